@@ -1,0 +1,133 @@
+package chain
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/record"
+)
+
+// Domain separates signatures: one made in one domain means nothing in another.
+type Domain string
+
+// The domains. One kind of object each.
+const (
+	DomainChain       Domain = "chordwheel-chain"
+	DomainMembership  Domain = "chordwheel-membership"
+	DomainRevocation  Domain = "chordwheel-revocation"
+	DomainExtension   Domain = "chordwheel-extension"
+	DomainExecRequest Domain = "chordwheel-exec-request"
+	DomainExecResult  Domain = "chordwheel-exec-result"
+)
+
+// Errors of signed envelopes. They are refusals: whoever sent the bytes is to
+// blame, and nothing of them may be kept.
+var (
+	ErrSignature = errors.New("the signature does not fit the bytes")
+	ErrSigner    = errors.New("signed by another key than the pinned one")
+	ErrDomain    = errors.New("signed for another purpose")
+)
+
+// MaxEnvelopeBytes bounds a signed envelope of any kind.
+const MaxEnvelopeBytes = 64 << 10
+
+// Key is the identity of a node: an Ed25519 key. The zero value signs nothing.
+type Key struct{ private crypto.PrivKey }
+
+// NewKey makes a key from random, or from the system's source if random is nil.
+func NewKey(random io.Reader) (Key, error) {
+	if random == nil {
+		random = rand.Reader
+	}
+	private, _, err := crypto.GenerateEd25519Key(random)
+	if err != nil {
+		return Key{}, fmt.Errorf("make an identity key: %w", err)
+	}
+	return Key{private}, nil
+}
+
+// ParseKey reads what [Key.Bytes] wrote. The error holds nothing of b.
+func ParseKey(b []byte) (Key, error) {
+	private, err := crypto.UnmarshalPrivateKey(b)
+	if err != nil || private.Type() != crypto.Ed25519 {
+		return Key{}, errors.New("not an Ed25519 key in the libp2p form")
+	}
+	return Key{private}, nil
+}
+
+// Bytes gives the key in the libp2p protobuf form: a secret.
+func (k Key) Bytes() ([]byte, error) { return crypto.MarshalPrivateKey(k.private) }
+
+// Private gives the key to the host, the only other place that signs with it.
+func (k Key) Private() crypto.PrivKey { return k.private }
+
+// PeerID is the identity that others see.
+func (k Key) PeerID() PeerID {
+	id, err := peer.IDFromPrivateKey(k.private)
+	if err != nil {
+		panic("BUG: an Ed25519 key has a peer ID: " + err.Error())
+	}
+	return PeerID(id.String())
+}
+
+// String keeps the secret out of logs and errors.
+func (k Key) String() string { return "***" }
+
+// sealed is a payload on its way into or out of an envelope.
+type sealed struct {
+	domain  Domain
+	payload []byte
+}
+
+func (s *sealed) Domain() string                 { return string(s.domain) }
+func (s *sealed) Codec() []byte                  { return []byte("/" + string(s.domain)) }
+func (s *sealed) MarshalRecord() ([]byte, error) { return s.payload, nil }
+func (s *sealed) UnmarshalRecord(b []byte) error { s.payload = b; return nil }
+
+// Seal signs payload in domain d. The envelope's payload type is "/" and the
+// domain's name.
+func (k Key) Seal(d Domain, payload []byte) ([]byte, error) {
+	envelope, err := record.Seal(&sealed{d, payload}, k.private)
+	if err != nil {
+		return nil, fmt.Errorf("sign for %s: %w", d, err)
+	}
+	return envelope.Marshal()
+}
+
+// Open checks an envelope's signature, domain, payload type and form, and
+// returns who signed it and what. Whether that signer may say so is the
+// caller's question. Errors wrap ErrSignature, ErrDomain or ErrEncoding.
+func Open(d Domain, envelope []byte) (PeerID, []byte, error) {
+	if len(envelope) > MaxEnvelopeBytes {
+		return "", nil, fmt.Errorf("%w: envelope of %d bytes", ErrEncoding, len(envelope))
+	}
+	// The library compares the domain by checking the signature over it, so a
+	// foreign domain and a false signature look alike here; the payload type,
+	// which it does not compare, tells them apart.
+	plain, err := record.UnmarshalEnvelope(envelope)
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: envelope", ErrEncoding)
+	}
+	s := &sealed{domain: d}
+	if !bytes.Equal(plain.PayloadType, s.Codec()) {
+		return "", nil, fmt.Errorf("%w: want %s", ErrDomain, d)
+	}
+	if _, err := record.ConsumeTypedEnvelope(envelope, s); err != nil {
+		return "", nil, ErrSignature
+	}
+	// Protobuf accepts unknown fields and several encodings of one message:
+	// only the form that we would write ourselves has one hash.
+	if again, err := plain.Marshal(); err != nil || !bytes.Equal(again, envelope) {
+		return "", nil, fmt.Errorf("%w: envelope has other bytes than its content", ErrEncoding)
+	}
+	id, err := peer.IDFromPublicKey(plain.PublicKey)
+	if err != nil || plain.PublicKey.Type() != crypto.Ed25519 {
+		return "", nil, fmt.Errorf("%w: not an Ed25519 key", ErrSigner)
+	}
+	return PeerID(id.String()), plain.RawPayload, nil
+}

@@ -1,0 +1,143 @@
+package chain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+)
+
+// MeshID names one mesh. The orchestrator makes it once, at random.
+type MeshID string
+
+// ScopeID is what policy varies by: "flavour:id", flavour one of workspace,
+// session or device.
+type ScopeID string
+
+// DefaultScope is the scope of a mesh that nobody divided.
+const DefaultScope ScopeID = "workspace:home"
+
+// Primitive is a named kind of work, such as "llm.chat". The set is open.
+type Primitive string
+
+// Primitives that the product itself refers to.
+const (
+	LLMChat Primitive = "llm.chat"
+)
+
+// Capability is a token that a device declares, such as "execute:llm.chat" or
+// "key:groq". The set is open.
+type Capability string
+
+// Submit is the capability without which a device may not ask for work.
+const Submit Capability = "submit"
+
+// ExecuteCapability is what a device declares that can run p.
+func ExecuteCapability(p Primitive) Capability { return Capability("execute:" + string(p)) }
+
+// KeyCapability is what a device declares that holds the key called name.
+func KeyCapability(name string) Capability { return Capability("key:" + name) }
+
+// OptionID is the stable name of an option: "groq/llama-3.3-70b",
+// "local/ollama/qwen2.5:7b", "peer" or "peer/NAME".
+type OptionID string
+
+// DeviceID is the UUID of a physical device. It is a label; the identity is the PeerID.
+type DeviceID string
+
+// PeerID is the identity of a node: the text form of a libp2p peer ID of an
+// Ed25519 key. Packages above mesh see identities only in this form.
+type PeerID string
+
+// Limits on names, in bytes. A stranger's name longer than this is refused.
+const (
+	MaxNameBytes = 256
+	MaxScopeID   = 128
+)
+
+// ParseScope checks s and returns it as a ScopeID.
+func ParseScope(s string) (ScopeID, error) {
+	flavour, id, ok := strings.Cut(s, ":")
+	if !ok || id == "" {
+		return "", fmt.Errorf("scope %q: want flavour:id, such as %s", clip(s), DefaultScope)
+	}
+	switch flavour {
+	case "workspace", "session", "device":
+	default:
+		return "", fmt.Errorf("scope %q: flavour must be workspace, session or device", clip(s))
+	}
+	if len(s) > MaxScopeID || !printable(id) {
+		return "", fmt.Errorf("scope %q: the id must be printable, without spaces, at most %d bytes in all", clip(s), MaxScopeID)
+	}
+	return ScopeID(s), nil
+}
+
+// ParsePrimitive checks s and returns it as a Primitive: lower-case words
+// joined by dots.
+func ParsePrimitive(s string) (Primitive, error) {
+	ok := s != "" && len(s) <= 64
+	for _, r := range s {
+		ok = ok && (r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
+	}
+	if !ok || s[0] == '.' || s[len(s)-1] == '.' {
+		return "", fmt.Errorf("primitive %q: want lower-case letters, digits and dots, such as %s", clip(s), LLMChat)
+	}
+	return Primitive(s), nil
+}
+
+// ParsePeerID checks that s is the text form of a libp2p peer ID.
+func ParsePeerID(s string) (PeerID, error) {
+	id, err := peer.Decode(s)
+	if err != nil {
+		return "", fmt.Errorf("peer ID %q: %w", clip(s), err)
+	}
+	return PeerID(id.String()), nil
+}
+
+// Instant is a moment as it stands in signed bytes: Unix milliseconds.
+type Instant int64
+
+// InstantOf cuts t to milliseconds.
+func InstantOf(t time.Time) Instant { return Instant(t.UnixMilli()) }
+
+// Time gives the moment as a time in UTC.
+func (i Instant) Time() time.Time { return time.UnixMilli(int64(i)).UTC() }
+
+// Millis is a duration as it stands in signed bytes: milliseconds.
+type Millis int64
+
+// MillisOf rounds d down to milliseconds.
+func MillisOf(d time.Duration) Millis { return Millis(d / time.Millisecond) }
+
+// Duration gives m as a duration.
+func (m Millis) Duration() time.Duration { return time.Duration(m) * time.Millisecond }
+
+// MicroUSD is money: millionths of a US dollar.
+type MicroUSD int64
+
+// PPM is a share in parts per million, 0 to 1,000,000.
+type PPM int64
+
+// PPMOf rounds a share between 0 and 1 to parts per million.
+func PPMOf(share float64) PPM { return PPM(share*1e6 + 0.5) }
+
+// Share gives p as a number between 0 and 1.
+func (p PPM) Share() float64 { return float64(p) / 1e6 }
+
+func printable(s string) bool {
+	for _, r := range s {
+		if r <= ' ' || r == 0x7f || r == 0xfffd || r >= 0x80 && r < 0xa0 {
+			return false
+		}
+	}
+	return true
+}
+
+// clip keeps foreign text short enough for an error line.
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
+}

@@ -1,0 +1,114 @@
+package chain
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Kind says how an option is run.
+type Kind string
+
+// The kinds that a device of this version can run. An option of another kind
+// is skipped and counted, never an error: newer chains hold newer kinds.
+const (
+	Local    Kind = "local"    // an adapter on this device
+	Provider Kind = "provider" // a remote service, with a key by reference
+	Peer     Kind = "peer"     // an abstract slot, bound to a live peer at call time
+)
+
+// DataClass says where data of an option may go.
+type DataClass string
+
+// Data classes. LocalOnly never becomes a peer slot.
+const (
+	AnyData   DataClass = ""
+	LocalOnly DataClass = "local-only"
+)
+
+// Option is one way to do a primitive. Keys are references into the device's
+// own key ring, in the order to try them, never secrets.
+type Option struct {
+	ID       OptionID     `cbor:"id" json:"id"`
+	Kind     Kind         `cbor:"kind" json:"kind"`
+	Agent    string       `cbor:"agent,omitempty" json:"agent,omitempty"`
+	Adapter  string       `cbor:"adapter,omitempty" json:"adapter,omitempty"`
+	Model    string       `cbor:"model,omitempty" json:"model,omitempty"`
+	Endpoint string       `cbor:"endpoint,omitempty" json:"endpoint,omitempty"`
+	Keys     []string     `cbor:"keys,omitempty" json:"keys,omitempty"`
+	Domain   string       `cbor:"domain,omitempty" json:"domain,omitempty"` // failure domain
+	Requires []Capability `cbor:"requires,omitempty" json:"requires,omitempty"`
+	Tries    int          `cbor:"tries,omitempty" json:"tries,omitempty"` // peers a slot tries before it has failed
+	Via      []Kind       `cbor:"via,omitempty" json:"via,omitempty"`     // what a slot's executor may walk
+	Cost     Cost         `cbor:"cost,omitempty" json:"cost"`
+	Limits   Limits       `cbor:"limits,omitempty" json:"limits"`
+	Data     DataClass    `cbor:"data,omitempty" json:"data,omitempty"`
+}
+
+// Cost is the vector of an option: what the catalogue declares (price,
+// quality, geo) and what the fleet measured (latency, reliability), rounded.
+type Cost struct {
+	InputPerMtok   MicroUSD `cbor:"input_per_mtok,omitempty" json:"input_per_mtok,omitempty"`
+	OutputPerMtok  MicroUSD `cbor:"output_per_mtok,omitempty" json:"output_per_mtok,omitempty"`
+	PerCall        MicroUSD `cbor:"per_call,omitempty" json:"per_call,omitempty"`
+	Latency        Millis   `cbor:"latency,omitempty" json:"latency_ms,omitempty"`                 // to the end of the answer, given success
+	FailureLatency Millis   `cbor:"failure_latency,omitempty" json:"failure_latency_ms,omitempty"` // to the failure, given failure
+	Reliability    PPM      `cbor:"reliability,omitempty" json:"reliability_ppm,omitempty"`
+	Quality        PPM      `cbor:"quality,omitempty" json:"quality_ppm,omitempty"`
+	Outside        bool     `cbor:"outside,omitempty" json:"outside,omitempty"` // outside the scope's geo
+	Weight         int64    `cbor:"weight,omitempty" json:"weight,omitempty"`   // observations behind the estimates
+	LowN           bool     `cbor:"low_n,omitempty" json:"low_n,omitempty"`     // fewer than 5 devices behind them
+}
+
+// Limits bound one attempt. A zero means the default of the device.
+type Limits struct {
+	FirstOutput Millis   `cbor:"first_output,omitempty" json:"first_output_ms,omitempty"`
+	Idle        Millis   `cbor:"idle,omitempty" json:"idle_ms,omitempty"`
+	Total       Millis   `cbor:"total,omitempty" json:"total_ms,omitempty"`
+	Payload     int64    `cbor:"payload,omitempty" json:"payload_bytes,omitempty"`
+	Concurrency int      `cbor:"concurrency,omitempty" json:"concurrency,omitempty"`
+	Context     int      `cbor:"context,omitempty" json:"context_tokens,omitempty"`
+	Features    []string `cbor:"features,omitempty" json:"features,omitempty"` // declared: tools, images, …; empty means not declared
+	Thinking    bool     `cbor:"thinking,omitempty" json:"thinking,omitempty"` // reasons for long before it speaks
+}
+
+// Caps on foreign chains. A body over one of them is refused.
+const (
+	MaxOptions   = 256
+	MaxBodyBytes = 512 << 10
+)
+
+// Validate checks o for what a device relies on. It does not refuse an
+// unknown kind.
+func (o *Option) Validate() error {
+	switch {
+	case o.ID == "" || len(o.ID) > MaxNameBytes || !printable(string(o.ID)):
+		return fmt.Errorf("option id %q: want 1 to %d printable bytes without spaces", clip(string(o.ID)), MaxNameBytes)
+	case o.Kind == "":
+		return fmt.Errorf("option %s: kind is missing", o.ID)
+	case o.Kind == Peer && o.Data == LocalOnly:
+		return fmt.Errorf("option %s: local-only data cannot have a peer slot", o.ID)
+	case len(o.Keys) > 16 || len(o.Requires) > 64 || len(o.Via) > 8 || len(o.Limits.Features) > 32:
+		return fmt.Errorf("option %s: a list in it is too long", o.ID)
+	case o.Tries < 0 || o.Tries > 64:
+		return fmt.Errorf("option %s: tries must be 0 to 64", o.ID)
+	}
+	for _, n := range []int64{int64(o.Cost.InputPerMtok), int64(o.Cost.OutputPerMtok), int64(o.Cost.PerCall), int64(o.Cost.Latency),
+		int64(o.Cost.FailureLatency), o.Cost.Weight, int64(o.Limits.FirstOutput), int64(o.Limits.Idle), int64(o.Limits.Total),
+		o.Limits.Payload, int64(o.Limits.Concurrency), int64(o.Limits.Context)} {
+		if n < 0 || n > 1<<53 {
+			return fmt.Errorf("option %s: a number in it is negative or too large", o.ID)
+		}
+	}
+	for _, p := range []PPM{o.Cost.Reliability, o.Cost.Quality} {
+		if p < 0 || p > 1e6 {
+			return fmt.Errorf("option %s: a share in it is outside 0 to 1,000,000", o.ID)
+		}
+	}
+	return nil
+}
+
+// Known reports whether this version can run options of o's kind.
+func (o *Option) Known() bool { return slices.Contains([]Kind{Local, Provider, Peer}, o.Kind) }
+
+// Remote reports whether running o needs a network.
+func (o *Option) Remote() bool { return o.Kind != Local }

@@ -1,0 +1,108 @@
+package chain
+
+import (
+	"fmt"
+	"time"
+)
+
+// Rules are what a chain tells a device beside the options. A zero field means
+// the default of [DefaultRules].
+type Rules struct {
+	Sampling       PPM      `cbor:"sampling,omitempty" json:"sampling_ppm"`              // share of successes reported in detail
+	ReportInterval Millis   `cbor:"report_interval,omitempty" json:"report_interval_ms"` // between visits without news
+	Reorder        PPM      `cbor:"reorder,omitempty" json:"reorder_ppm"`                // gain below which a device keeps the order
+	Exploration    PPM      `cbor:"exploration,omitempty" json:"exploration_ppm"`        // probes an hour and device
+	NoPeers        bool     `cbor:"no_peers,omitempty" json:"no_peers,omitempty"`        // peer routing is not allowed
+	Attempts       int      `cbor:"attempts,omitempty" json:"attempts"`                  // cap for one request
+	CoolDown       CoolDown `cbor:"cool_down,omitempty" json:"cool_down"`                //
+	Budgets        Budgets  `cbor:"budgets,omitempty" json:"budgets"`                    //
+	Via            []Kind   `cbor:"via,omitempty" json:"via,omitempty"`                  // for slots that name none
+	FilterNext     bool     `cbor:"filter_next,omitempty" json:"filter_next,omitempty"`  // a content filter's no goes to the next option
+	Escalation     PPM      `cbor:"escalation,omitempty" json:"escalation_target_ppm"`   // wanted share of requests that protest
+}
+
+// CoolDown bounds how long something that failed is left alone.
+type CoolDown struct {
+	Base       Millis `cbor:"base,omitempty" json:"base_ms"`               // an option's first
+	Max        Millis `cbor:"max,omitempty" json:"max_ms"`                 // an option's longest
+	PeerBase   Millis `cbor:"peer_base,omitempty" json:"peer_base_ms"`     //
+	PeerMax    Millis `cbor:"peer_max,omitempty" json:"peer_max_ms"`       //
+	KeyBase    Millis `cbor:"key_base,omitempty" json:"key_base_ms"`       //
+	KeyMax     Millis `cbor:"key_max,omitempty" json:"key_max_ms"`         //
+	RetryAfter Millis `cbor:"retry_after,omitempty" json:"retry_after_ms"` // the longest Retry-After that is believed
+}
+
+// Budgets are the time budgets that a call may name, and the most it may ask for.
+type Budgets struct {
+	Interactive Millis `cbor:"interactive,omitempty" json:"interactive_ms"`
+	Batch       Millis `cbor:"batch,omitempty" json:"batch_ms"`
+	Max         Millis `cbor:"max,omitempty" json:"max_ms"`
+}
+
+// DefaultRules is what holds where a chain says nothing.
+func DefaultRules() Rules {
+	ms := MillisOf
+	return Rules{
+		Sampling: PPMOf(0.1), ReportInterval: ms(15 * time.Minute), Reorder: PPMOf(0.1), Exploration: PPMOf(0.3), Attempts: 8,
+		CoolDown: CoolDown{Base: ms(time.Minute), Max: ms(time.Hour), PeerBase: ms(time.Second), PeerMax: ms(5 * time.Minute),
+			KeyBase: ms(10 * time.Minute), KeyMax: ms(6 * time.Hour), RetryAfter: ms(time.Hour)},
+		Budgets:    Budgets{Interactive: ms(time.Minute), Batch: ms(10 * time.Minute), Max: ms(time.Hour)},
+		Via:        []Kind{Local},
+		Escalation: PPMOf(0.01),
+	}
+}
+
+// WithDefaults fills every zero field of r.
+func (r Rules) WithDefaults() Rules {
+	d := DefaultRules()
+	or(&r.Sampling, d.Sampling)
+	or(&r.ReportInterval, d.ReportInterval)
+	or(&r.Reorder, d.Reorder)
+	or(&r.Exploration, d.Exploration)
+	or(&r.Attempts, d.Attempts)
+	or(&r.CoolDown.Base, d.CoolDown.Base)
+	or(&r.CoolDown.Max, d.CoolDown.Max)
+	or(&r.CoolDown.PeerBase, d.CoolDown.PeerBase)
+	or(&r.CoolDown.PeerMax, d.CoolDown.PeerMax)
+	or(&r.CoolDown.KeyBase, d.CoolDown.KeyBase)
+	or(&r.CoolDown.KeyMax, d.CoolDown.KeyMax)
+	or(&r.CoolDown.RetryAfter, d.CoolDown.RetryAfter)
+	or(&r.Budgets.Interactive, d.Budgets.Interactive)
+	or(&r.Budgets.Batch, d.Budgets.Batch)
+	or(&r.Budgets.Max, d.Budgets.Max)
+	or(&r.Escalation, d.Escalation)
+	if len(r.Via) == 0 {
+		r.Via = d.Via
+	}
+	return r
+}
+
+func or[T comparable](field *T, fallback T) {
+	var zero T
+	if *field == zero {
+		*field = fallback
+	}
+}
+
+// Validate refuses rules that no device could keep.
+func (r Rules) Validate() error {
+	d := r.WithDefaults()
+	for _, m := range []Millis{d.ReportInterval, d.CoolDown.Base, d.CoolDown.Max, d.CoolDown.PeerBase, d.CoolDown.PeerMax, d.CoolDown.KeyBase,
+		d.CoolDown.KeyMax, d.CoolDown.RetryAfter, d.Budgets.Interactive, d.Budgets.Batch, d.Budgets.Max} {
+		if m < 0 || m.Duration() > 366*24*time.Hour || m > 366*24*3600*1000 {
+			return fmt.Errorf("rules: a duration is negative or over a year")
+		}
+	}
+	if d.Attempts < 1 || d.Attempts > 64 {
+		return fmt.Errorf("rules: attempts must be 1 to 64, is %d", d.Attempts)
+	}
+	for _, p := range []PPM{d.Sampling, d.Reorder, d.Escalation} {
+		if p < 0 || p > 1e6 {
+			return fmt.Errorf("rules: a share is outside 0 to 1,000,000")
+		}
+	}
+	if d.Exploration < 0 || d.Exploration > 1000e6 || len(d.Via) > 8 {
+		return fmt.Errorf("rules: exploration or via is out of range")
+	}
+	return nil
+}
