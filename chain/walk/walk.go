@@ -61,3 +61,53 @@ type Answer struct {
 type Runner interface {
 	Run(ctx context.Context, a Attempt, emit func(Chunk) error) Outcome
 }
+
+// Deliver hands data to the caller and returns when it was written. a is the
+// attempt the data comes from. An error means that the caller is gone.
+type Deliver func(a Attempt, data [][]byte) error
+
+// End is how a whole request ended.
+type End string
+
+// Ends. All but Answered and Refused are an error of the product's
+// own wording; docs/walk.md maps them to what the caller sees.
+const (
+	Answered       End = "answered"        // one option answered
+	Refused        End = "refused"         // the caller's error: Result.Answer is passed through
+	Broken         End = "broken"          // cut after output reached the caller
+	Left           End = "left"            // the caller is gone
+	AllTimedOut    End = "all_timed_out"   // every attempt ended in a timeout, or the budget did
+	AllCredentials End = "all_credentials" // every option failed on its keys
+	AllCooling     End = "all_cooling"     // nothing was tried because everything cools down
+	NothingToTry   End = "nothing_to_try"  // no option could be tried at all
+	AllFailed      End = "all_failed"      // any other mixture
+	Escalating     End = "escalating"      // an asynchronous protest is under way: come back
+)
+
+// Result is what is known of a request when its walk is over.
+type Result struct {
+	End        End
+	Option     chain.OptionID  // that answered, broke or refused; else the last tried
+	Attempts   int             // upstream calls spent
+	Failures   []chain.Failure // options that failed or were passed over, in order
+	RetryAfter time.Duration   // for AllCooling: until the first option is free
+	Answer     *Answer         // for Refused
+	Delivered  bool            // something reached the caller
+	Extended   bool            // an extension was walked
+	Input      int64           // tokens of the answer, 0 unknown
+	Output     int64
+}
+
+// Measurement is one finished attempt, for the device's reports.
+type Measurement struct {
+	Option      chain.OptionID
+	Peer        chain.PeerID
+	Class       chain.Class
+	At          time.Time     // when it ended
+	FirstOutput time.Duration // to the first meaningful output; 0 if there was none
+	Total       time.Duration
+	Bytes       int64
+	Input       int64
+	Output      int64
+	Neutral     bool // says nothing about the option: canceled, offline, busy
+}
