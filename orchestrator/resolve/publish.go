@@ -1,0 +1,43 @@
+package resolve
+
+import (
+	"math"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+)
+
+// published gives the option as it stands in a body: with the estimates, rounded
+// so that noise makes no new body.
+func (p *placed) published() chain.Option {
+	o, v := p.candidate.Option, p.values
+	o.Cost.Latency = chain.MillisOf(time.Duration(RoundStep(v.latency) * float64(time.Second)))
+	o.Cost.FailureLatency = chain.MillisOf(time.Duration(RoundStep(v.failure) * float64(time.Second)))
+	o.Cost.Reliability = chain.PPMOf(RoundOdds(v.reliability))
+	o.Cost.Quality = chain.PPMOf(v.quality)
+	o.Cost.Outside = v.outside
+	o.Cost.LowN = p.candidate.Estimates.LowN
+	o.Cost.Weight = int64(RoundStep(min(v.weight, 64)))
+	return o
+}
+
+// RoundStep rounds a positive value to the nearest step of 10 %: a power of
+// 1.1. Zero and less stay zero.
+func RoundStep(x float64) float64 {
+	if !(x > 0) {
+		return 0
+	}
+	return math.Pow(1.1, float64(StepOf(x)))
+}
+
+// StepOf numbers the 10 % steps: two values are n steps apart when their numbers
+// are. The value must be positive.
+func StepOf(x float64) int { return int(math.Round(math.Log(x) / math.Log(1.1))) }
+
+// RoundOdds rounds a probability in steps of 10 % of its odds (1−p)/p, so that
+// .99 and .999 stay as far apart as they are.
+func RoundOdds(p float64) float64 {
+	p = min(max(p, minP), maxP)
+	odds := RoundStep((1 - p) / p)
+	return min(max(1/(1+odds), minP), maxP)
+}
