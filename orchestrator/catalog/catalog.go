@@ -1,0 +1,265 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/chordwheel/chordwheel/chain"
+)
+
+// Entries of a default order that are not provider options.
+const (
+	LocalEntry = "local" // every local option that devices of the scope declare
+	PeerEntry  = "peer"  // the abstract peer slot
+)
+
+// Catalog is a validated catalogue. It is shared and must not be changed; make a
+// new one instead. The zero value declares nothing.
+type Catalog struct {
+	Providers  []Provider
+	Primitives []Primitive
+	Workspaces []Workspace
+	Ceilings   []Ceiling // fleet-wide, on shared keys
+	Agents     []Agent
+
+	options    map[chain.OptionID]place
+	primitives map[chain.Primitive]int
+	workspaces map[chain.ScopeID]int
+	agents     map[chain.OptionID]string
+}
+
+// place finds a model inside the catalogue.
+type place struct{ provider, model int }
+
+// Provider is a remote service. Its options are called NAME/MODEL.
+type Provider struct {
+	Name     string
+	Adapter  string
+	Endpoint string   // "" where the adapter needs none
+	Keys     []string // names in the devices' key rings, in the order to try them; empty: none needed
+	Domain   string   // failure domain; the name unless declared
+	Geo      string   // "IN" or "IN-KA"; "" unknown
+	Models   []Model
+}
+
+// Model is one model of a provider.
+type Model struct {
+	Name       string
+	Primitives []chain.Primitive
+	Tier       int // 1 to 3, 0 none
+	Price      Price
+	Prior      Prior
+	Limits     chain.Limits
+}
+
+// Price is what a provider bills.
+type Price struct {
+	InputPerMtok  chain.MicroUSD
+	OutputPerMtok chain.MicroUSD
+	PerCall       chain.MicroUSD
+}
+
+// Prior is what is believed of an option before anything was measured. Quality
+// stays as declared.
+type Prior struct {
+	Latency     chain.Millis
+	Reliability float64 // 0 to 1
+	Quality     float64 // 0 to 1
+}
+
+// DefaultPrior is believed of an option about which nobody declared anything.
+func DefaultPrior() Prior { return Prior{Latency: 2000, Reliability: 0.95, Quality: 0.5} }
+
+// Primitive is a kind of work and its default order.
+type Primitive struct {
+	Name     chain.Primitive
+	Fixed    bool     // the listed order is kept
+	Default  []string // option ids, LocalEntry, PeerEntry or "peer/NAME"
+	Withheld []chain.OptionID
+	Slots    []Slot // at least one; used where Default names it
+	Source   Source
+	Profile  Profile
+	Share    float64 // of a ceiling that primitives compete for
+	Rules    chain.Rules
+}
+
+// Slot is an abstract peer slot.
+type Slot struct {
+	ID       chain.OptionID // "peer" or "peer/NAME"
+	Requires []chain.Capability
+	Tries    int
+	Via      []chain.Kind
+}
+
+// Source is what a primitive needs by its nature.
+type Source struct {
+	Requires       []chain.Capability // added to every option of the primitive
+	CallsPerMinute float64            // 0: unlimited
+	Data           chain.DataClass
+}
+
+// Profile is the size of a usual request, in tokens.
+type Profile struct{ InputTokens, OutputTokens float64 }
+
+// Workspace is a scope with overrides.
+type Workspace struct {
+	ID       string
+	Fixed    bool
+	Geo      []string // empty: anywhere
+	Keys     []string // names of keys that its devices may hold; see AnyKey
+	AnyKey   bool     // no keys were listed: any
+	Weights  Weights
+	Ceilings []Ceiling
+	Prefer   []Selection
+	Pin      []Selection
+	Deny     []Selection
+}
+
+// Weights turn the axes of cost into micro-dollars.
+type Weights struct{ Second, Failure, Quality, Geo, Preference, Quota, Exhausted float64 }
+
+// DefaultWeights are those of a workspace that declares none.
+func DefaultWeights() Weights {
+	return Weights{Second: 200, Failure: 5000, Quality: 2000, Geo: 0, Preference: 1000, Quota: 1000, Exhausted: 20000}
+}
+
+// Selection names options, each by its id or by a pattern with "*", for one primitive or for all.
+type Selection struct {
+	Primitive chain.Primitive // "": every primitive
+	Options   []string
+}
+
+// Matches reports whether s speaks of option id for primitive p.
+func (s Selection) Matches(p chain.Primitive, id chain.OptionID) bool {
+	if s.Primitive != "" && s.Primitive != p {
+		return false
+	}
+	return slices.ContainsFunc(s.Options, func(pattern string) bool { return Match(pattern, id) })
+}
+
+// Ceiling bounds spending on a key (fleet-wide) or on options of a workspace. Periods are UTC.
+type Ceiling struct {
+	Key         string
+	Options     string         // pattern
+	USDPerMonth chain.MicroUSD // see HasUSD
+	CallsPerDay int64          // see HasCalls
+	HasUSD      bool
+	HasCalls    bool
+}
+
+// Agent is a registered provider of a capability, declared by the owner.
+type Agent struct {
+	DID        string
+	Capability string
+	Endpoint   string
+	ModelID    string // the option id it stands for, or a model name of its own
+	Status     string // active, suspended or deregistered
+}
+
+// Match reports whether id fits pattern, in which each "*" stands for any
+// text, slashes included.
+func Match(pattern string, id chain.OptionID) bool {
+	parts := strings.Split(pattern, "*")
+	s := string(id)
+	if len(parts) == 1 {
+		return pattern == s
+	}
+	if !strings.HasPrefix(s, parts[0]) {
+		return false
+	}
+	s = s[len(parts[0]):]
+	for _, part := range parts[1 : len(parts)-1] {
+		i := strings.Index(s, part)
+		if i < 0 {
+			return false
+		}
+		s = s[i+len(part):]
+	}
+	return strings.HasSuffix(s, parts[len(parts)-1])
+}
+
+// Option finds the provider and the model behind an option id.
+func (c *Catalog) Option(id chain.OptionID) (Provider, Model, bool) {
+	at, ok := c.options[id]
+	if !ok {
+		return Provider{}, Model{}, false
+	}
+	p := c.Providers[at.provider]
+	return p, p.Models[at.model], true
+}
+
+// Primitive finds the declaration of p.
+func (c *Catalog) Primitive(p chain.Primitive) (Primitive, bool) {
+	i, ok := c.primitives[p]
+	if !ok {
+		return Primitive{}, false
+	}
+	return c.Primitives[i], true
+}
+
+// Workspace gives the overrides of a scope. A scope that the catalogue does not
+// list has none: known is false and the defaults come back.
+func (c *Catalog) Workspace(scope chain.ScopeID) (w Workspace, known bool) {
+	if i, ok := c.workspaces[scope]; ok {
+		return c.Workspaces[i], true
+	}
+	_, id, _ := strings.Cut(string(scope), ":")
+	return Workspace{ID: id, AnyKey: true, Weights: DefaultWeights()}, false
+}
+
+// Agent gives the DID that the owner declared for an option, or "".
+func (c *Catalog) Agent(id chain.OptionID) string { return c.agents[id] }
+
+// Outside reports whether a provider at geo lies outside the places in where. An unknown
+// place is outside, unless anywhere is allowed.
+func Outside(geo string, where []string) bool {
+	return len(where) > 0 && !slices.ContainsFunc(where, func(w string) bool { return geo == w || strings.HasPrefix(geo, w+"-") })
+}
+
+// Allows reports whether devices of w may hold the key called name.
+func (w *Workspace) Allows(name string) bool { return w.AnyKey || slices.Contains(w.Keys, name) }
+
+// Builtin is the catalogue of a mesh for which nobody wrote one: local options
+// first, then any peer that can, for llm.chat, embed.text and the primitives in
+// more.
+func Builtin(more ...chain.Primitive) Catalog {
+	var c Catalog
+	for _, p := range append([]chain.Primitive{chain.LLMChat, "embed.text"}, more...) {
+		if slices.ContainsFunc(c.Primitives, func(have Primitive) bool { return have.Name == p }) {
+			continue
+		}
+		c.Primitives = append(c.Primitives, Primitive{Name: p, Default: []string{LocalEntry, PeerEntry}, Slots: []Slot{defaultSlot(p)},
+			Profile: defaultProfile(), Share: 1})
+	}
+	c.Workspaces = []Workspace{{ID: "home", AnyKey: true, Weights: DefaultWeights()}}
+	c.index()
+	return c
+}
+
+func defaultProfile() Profile { return Profile{InputTokens: 1000, OutputTokens: 300} }
+
+func defaultSlot(p chain.Primitive) Slot {
+	return Slot{ID: PeerEntry, Requires: []chain.Capability{chain.ExecuteCapability(p)}, Tries: 2, Via: []chain.Kind{chain.Local}}
+}
+
+// index makes the look-up tables; the lists must be complete.
+func (c *Catalog) index() {
+	c.options, c.primitives = map[chain.OptionID]place{}, map[chain.Primitive]int{}
+	c.workspaces, c.agents = map[chain.ScopeID]int{}, map[chain.OptionID]string{}
+	for i, p := range c.Providers {
+		for j, m := range p.Models {
+			c.options[chain.OptionID(p.Name+"/"+m.Name)] = place{i, j}
+		}
+	}
+	for i, p := range c.Primitives {
+		c.primitives[p.Name] = i
+	}
+	for i, w := range c.Workspaces {
+		c.workspaces[chain.ScopeID("workspace:"+w.ID)] = i
+	}
+	for _, a := range c.Agents {
+		if _, ok := c.options[chain.OptionID(a.ModelID)]; ok && a.Status == "active" {
+			c.agents[chain.OptionID(a.ModelID)] = a.DID
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/chordwheel/chordwheel/chain"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestParse runs the vectors: good_*.yaml is accepted and reads as its .txt says,
+// fail_*.yaml is refused with exactly the lines of its .txt.
+func TestParse(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) < 8 {
+		t.Fatalf("vectors are missing: %v %v", files, err)
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		t.Run(strings.TrimSuffix(name, ".yaml"), func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := Parse(name, b)
+			var got string
+			if err != nil {
+				got = err.Error() + "\n"
+				if !reflect.DeepEqual(c, Catalog{}) {
+					t.Error("a refused file left something behind")
+				}
+			} else {
+				text, err := json.MarshalIndent(c, "", " ")
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = string(text) + "\n"
+			}
+			if refused := err != nil; refused != strings.HasPrefix(name, "fail_") {
+				t.Fatalf("refused = %v: %v", refused, err)
+			}
+			golden := strings.TrimSuffix(file, ".yaml") + ".txt"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// TestSecretsAreNotRepeated: who pastes a key where its name belongs does not find it in a log.
+func TestSecretsAreNotRepeated(t *testing.T) {
+	_, err := Parse("c", []byte("providers: [{name: a, adapter: openai, endpoint: 'https://u:canary@h/v1?k=canary', keys: ['canary!'], models: [{name: m, primitives: [p]}]}]\nprimitives: [{name: p, default: [a/m]}]"))
+	var invalid *Invalid
+	if !errors.As(err, &invalid) || len(invalid.Problems) != 2 {
+		t.Fatalf("want two problems, got %v", err)
+	}
+	if strings.Contains(err.Error(), "canary") {
+		t.Errorf("the error repeats a secret: %v", err)
+	}
+}
+
+// TestProblemsAreBounded: a file that is wrong on every line gives a page, not a book.
+func TestProblemsAreBounded(t *testing.T) {
+	_, err := Parse("c", []byte(strings.Repeat("x1: 1\n", 2)+strings.Repeat("- a\n", 1)))
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	var b strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&b, "x%d: 1\n", i)
+	}
+	_, err = Parse("c", []byte(b.String()))
+	if lines := strings.Count(err.Error(), "\n") + 1; lines != maxProblems+1 {
+		t.Errorf("%d lines, want %d", lines, maxProblems+1)
+	}
+}
+
+func TestNestingIsBounded(t *testing.T) {
+	for _, bomb := range []string{strings.Repeat("[", 1<<20), strings.Repeat("- ", 1<<20), strings.Repeat("{a: ", 1<<20), strings.Repeat("? ", 1<<20)} {
+		if _, err := Parse("c", []byte(bomb)); err == nil {
+			t.Errorf("accepted %.8s…", bomb)
+		}
+	}
+	if _, err := Parse("c", make([]byte, MaxBytes+1)); err == nil {
+		t.Error("accepted a file over the limit")
+	}
+}
+
+func TestMatch(t *testing.T) {
+	for _, c := range []struct {
+		pattern string
+		id      chain.OptionID
+		want    bool
+	}{
+		{"a/b", "a/b", true}, {"a/b", "a/bc", false}, {"a/*", "a/b/c", true}, {"a/*", "b/a/c", false}, {"*", "peer", true},
+		{"*/llama*", "beta/meta/llama-3", true}, {"a*c", "abbc", true}, {"a*c", "abb", false}, {"a*a", "a", false},
+	} {
+		if got := Match(c.pattern, c.id); got != c.want {
+			t.Errorf("Match(%q, %q) = %v", c.pattern, c.id, got)
+		}
+	}
+}
+
+func TestOutside(t *testing.T) {
+	for _, c := range []struct {
+		geo   string
+		where []string
+		want  bool
+	}{{"IN", nil, false}, {"", nil, false}, {"IN-KA", []string{"IN"}, false}, {"IN", []string{"IN-KA"}, true}, {"", []string{"IN"}, true}, {"US", []string{"IN", "US"}, false}} {
+		if got := Outside(c.geo, c.where); got != c.want {
+			t.Errorf("Outside(%q, %v) = %v", c.geo, c.where, got)
+		}
+	}
+}
+
+// TestBuiltin: a mesh without a catalogue runs what its devices can.
+func TestBuiltin(t *testing.T) {
+	c := Builtin("fetch.plain", chain.LLMChat)
+	for _, p := range []chain.Primitive{chain.LLMChat, "embed.text", "fetch.plain"} {
+		d, ok := c.Primitive(p)
+		if !ok || !reflect.DeepEqual(d.Default, []string{LocalEntry, PeerEntry}) || d.Slots[0].Requires[0] != chain.ExecuteCapability(p) {
+			t.Errorf("%s: %+v", p, d)
+		}
+	}
+	if len(c.Primitives) != 3 {
+		t.Errorf("%d primitives, want 3", len(c.Primitives))
+	}
+	if w, known := c.Workspace(chain.DefaultScope); !known || !w.Allows("any") || w.Weights != DefaultWeights() {
+		t.Errorf("workspace home: %+v", w)
+	}
+	if w, known := c.Workspace("workspace:other"); known || w.Weights != DefaultWeights() || !w.AnyKey {
+		t.Errorf("an unlisted workspace must have the defaults: %+v", w)
+	}
+}
+
+// FuzzParse: any bytes give a catalogue or faults with a place, never a panic,
+// and reading twice gives the same.
+func FuzzParse(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.yaml")
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := Parse("f", b)
+		again, errAgain := Parse("f", b)
+		if !reflect.DeepEqual(c, again) || fmt.Sprint(err) != fmt.Sprint(errAgain) {
+			t.Fatal("two readings differ")
+		}
+		var invalid *Invalid
+		if err == nil {
+			if len(c.Primitives) == 0 {
+				t.Fatal("accepted without a primitive")
+			}
+			return
+		}
+		if !errors.As(err, &invalid) || len(invalid.Problems) == 0 {
+			t.Fatalf("error %v", err)
+		}
+		for _, p := range invalid.Problems {
+			if p.Line < 1 || p.Column < 1 || strings.ContainsAny(p.Message, "\n\r") || p.Message == "" {
+				t.Fatalf("problem %+v", p)
+			}
+		}
+	})
+}
+
+func BenchmarkParse1000Providers(b *testing.B) {
+	var y strings.Builder
+	y.WriteString("providers:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&y, "  - name: p%d\n    adapter: openai\n    endpoint: https://p%d.example/v1\n    keys: [p%d]\n    models:\n      - {name: m, primitives: [llm.chat], price: {input_per_mtok: 0.1, output_per_mtok: 0.4}, prior: {latency_ms: 300, reliability: 0.99, quality: 0.5}}\n", i, i, i)
+	}
+	y.WriteString("primitives:\n  - name: llm.chat\n    default: [p0/m, peer]\n")
+	b.SetBytes(int64(y.Len()))
+	for b.Loop() {
+		if _, err := Parse("c", []byte(y.String())); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
