@@ -75,8 +75,8 @@ const Leeway = time.Minute
 
 // Trust is whom a device obeys: it was pinned at joining.
 type Trust struct {
-	Mesh         MeshID
-	Orchestrator PeerID
+	Mesh         MeshID `cbor:"mesh"`
+	Orchestrator PeerID `cbor:"orchestrator"`
 }
 
 // Chain is a verified chain. Only [Trust.Verify] makes one; its parts must not

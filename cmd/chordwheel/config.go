@@ -1,0 +1,275 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/chordwheel/chordwheel/chain"
+)
+
+// Ports of the product. In `up` device i from 0 has the device ports plus 10·i.
+const (
+	edgePort      = 7420
+	adminPort     = 7421
+	hubMeshPort   = 7411
+	devMeshPort   = 7412
+	dashboardPort = 7400
+)
+
+// maxConfig bounds a config.yaml; real ones are below a kilobyte.
+const maxConfig = 1 << 20
+
+// deviceConfig is a device's config.yaml, with what the environment and flags
+// put over it. docs/configuration.md describes each field.
+type deviceConfig struct {
+	Name      string   `yaml:"name" env:"CHORDWHEEL_NAME"`
+	Edge      string   `yaml:"edge" env:"CHORDWHEEL_EDGE"`
+	Admin     string   `yaml:"admin" env:"CHORDWHEEL_ADMIN"`
+	Listen    []string `yaml:"listen" env:"CHORDWHEEL_LISTEN"`
+	Hosts     []string `yaml:"hosts" env:"CHORDWHEEL_HOSTS"`
+	Origins   []string `yaml:"origins" env:"CHORDWHEEL_ORIGINS"`
+	Log       string   `yaml:"log" env:"CHORDWHEEL_LOG"`
+	Builtin   bool     `yaml:"builtin" env:"CHORDWHEEL_BUILTIN"`
+	KeyRing   string   `yaml:"keyring" env:"CHORDWHEEL_KEYRING"`
+	Metered   bool     `yaml:"metered" env:"CHORDWHEEL_METERED"`
+	Adapters  ast.Node `yaml:"adapters"`
+	DeviceID  string   `yaml:"device_id_file" env:"CHORDWHEEL_DEVICE_ID_FILE"`
+	ListAgent bool     `yaml:"list_agents" env:"EDGE_LIST_AGENTS"`
+
+	Key         chain.Secret  `yaml:"-" env:"ORCH_API_KEY"`
+	ServiceKey  chain.Secret  `yaml:"-" env:"ORCH_SERVICE_TOKEN"` // an alias of Key
+	NextKey     chain.Secret  `yaml:"-" env:"ORCH_API_KEY_NEXT"`
+	Invite      chain.Secret  `yaml:"-" env:"CHORDWHEEL_INVITE"`
+	ConnectWait time.Duration `yaml:"-" env:"UPSTREAM_CONNECT_TIMEOUT"`
+	FirstOutput time.Duration `yaml:"-" env:"UPSTREAM_TTFB_TIMEOUT"`
+	Total       time.Duration `yaml:"-" env:"UPSTREAM_TOTAL_TIMEOUT"`
+}
+
+// hubConfig is the orchestrator's config.yaml.
+type hubConfig struct {
+	Name    string   `yaml:"name" env:"CHORDWHEEL_NAME"`
+	Web     string   `yaml:"web" env:"CHORDWHEEL_WEB"`
+	Listen  []string `yaml:"listen" env:"CHORDWHEEL_LISTEN"`
+	Catalog string   `yaml:"catalog" env:"CHORDWHEEL_CATALOG"`
+	Hosts   []string `yaml:"hosts" env:"CHORDWHEEL_HOSTS"`
+	Origins []string `yaml:"origins" env:"CHORDWHEEL_ORIGINS"`
+	Log     string   `yaml:"log" env:"CHORDWHEEL_LOG"`
+}
+
+// defaultDevice is what holds for device i of `up`, and with i = 0 for
+// `daemon`.
+func defaultDevice(i int, host string) deviceConfig {
+	return deviceConfig{
+		Edge: fmt.Sprintf("127.0.0.1:%d", edgePort+10*i), Admin: fmt.Sprintf("127.0.0.1:%d", adminPort+10*i),
+		Listen: meshAddresses(host, devMeshPort+10*i), Log: "info", Builtin: true, KeyRing: "file",
+		ConnectWait: 5 * time.Second, FirstOutput: time.Minute, Total: 5 * time.Minute,
+	}
+}
+
+func defaultHub(host string) hubConfig {
+	return hubConfig{Web: fmt.Sprintf("127.0.0.1:%d", dashboardPort), Listen: meshAddresses(host, hubMeshPort), Log: "info"}
+}
+
+func meshAddresses(host string, port int) []string {
+	return []string{fmt.Sprintf("/ip4/%s/tcp/%d", host, port), fmt.Sprintf("/ip4/%s/udp/%d/quic-v1", host, port)}
+}
+
+// load lays config.yaml of dir over c, which holds the defaults, and the
+// environment over that. Its error is one line that names every wrong key.
+func load[C deviceConfig | hubConfig](c *C, dir string, environ []string) error {
+	file := filepath.Join(dir, "config.yaml")
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		b = nil
+	} else if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	if len(b) > maxConfig {
+		return fmt.Errorf("%s: %d bytes, at most %d", file, len(b), maxConfig)
+	}
+	if err := decodeConfig(b, c); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if err := env.ParseWithOptions(c, env.Options{Environment: env.ToMap(environ), FuncMap: map[reflect.Type]env.ParserFunc{
+		reflect.TypeFor[chain.Secret](): func(v string) (any, error) { return chain.Secret(v), nil },
+	}}); err != nil {
+		return fmt.Errorf("environment: %w", plainEnvError(err))
+	}
+	return nil
+}
+
+// decodeConfig reads YAML into c and names every unknown key at once.
+func decodeConfig(b []byte, c any) error {
+	if len(strings.TrimSpace(string(b))) == 0 {
+		return nil
+	}
+	parsed, err := parser.ParseBytes(b, 0)
+	if err != nil {
+		return plainYAMLError(err)
+	}
+	if len(parsed.Docs) != 1 {
+		return errors.New("holds more than one YAML document; keep one")
+	}
+	if unknown := unknownKeys(parsed.Docs[0].Body, reflect.TypeOf(c).Elem()); len(unknown) > 0 {
+		return fmt.Errorf("unknown %s %s; known: %s", plural(len(unknown), "key"), strings.Join(unknown, ", "),
+			strings.Join(knownKeys(reflect.TypeOf(c).Elem()), ", "))
+	}
+	if err := yaml.UnmarshalWithOptions(b, c, yaml.Strict()); err != nil {
+		return plainYAMLError(err)
+	}
+	return nil
+}
+
+func unknownKeys(n ast.Node, t reflect.Type) []string {
+	var out []string
+	known := knownKeys(t)
+	for _, v := range mappingValues(n) {
+		if key := v.Key.String(); !slices.Contains(known, key) {
+			at := v.Key.GetToken().Position
+			out = append(out, fmt.Sprintf("%q (line %d)", key, at.Line))
+		}
+	}
+	return out
+}
+
+func mappingValues(n ast.Node) []*ast.MappingValueNode {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return n.Values
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}
+	}
+	return nil
+}
+
+func knownKeys(t reflect.Type) []string {
+	var out []string
+	for i := range t.NumField() {
+		if key := t.Field(i).Tag.Get("yaml"); key != "" && key != "-" {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// plainYAMLError makes one line of the library's picture of the source, which
+// would also repeat the file's content.
+func plainYAMLError(err error) error {
+	var y yaml.Error
+	if !errors.As(err, &y) {
+		return errors.New(strings.Join(strings.Fields(err.Error()), " "))
+	}
+	if t := y.GetToken(); t != nil && t.Position != nil {
+		return fmt.Errorf("line %d, column %d: %s", t.Position.Line, t.Position.Column, y.GetMessage())
+	}
+	return errors.New(y.GetMessage())
+}
+
+// plainEnvError names every variable that could not be read, without its value.
+func plainEnvError(err error) error {
+	var all env.AggregateError
+	if !errors.As(err, &all) {
+		return err
+	}
+	var names []string
+	for _, e := range all.Errors {
+		var p env.ParseError
+		if errors.As(e, &p) {
+			names = append(names, fmt.Sprintf("the variable for %s must be a %s", p.Name, p.Type))
+			continue
+		}
+		names = append(names, e.Error())
+	}
+	return errors.New(strings.Join(names, "; "))
+}
+
+// validate checks what the types cannot, and names everything that is wrong.
+func (c *deviceConfig) validate() error {
+	var wrong []string
+	wrong = append(wrong, wrongAddress("edge", c.Edge)...)
+	wrong = append(wrong, wrongAddress("admin", c.Admin)...)
+	wrong = append(wrong, wrongLevel(c.Log)...)
+	if c.KeyRing != "file" && c.KeyRing != "os" {
+		wrong = append(wrong, fmt.Sprintf("keyring %q must be file or os", c.KeyRing))
+	}
+	if len(c.Name) > 64 {
+		wrong = append(wrong, "name is over 64 bytes")
+	}
+	if c.Key != "" && c.ServiceKey != "" && c.Key != c.ServiceKey {
+		wrong = append(wrong, "ORCH_API_KEY and ORCH_SERVICE_TOKEN differ; set one of them")
+	}
+	if c.Key == "" {
+		c.Key = c.ServiceKey
+	}
+	if c.Key == "" && c.NextKey != "" {
+		wrong = append(wrong, "ORCH_API_KEY_NEXT is set without ORCH_API_KEY")
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"UPSTREAM_CONNECT_TIMEOUT", c.ConnectWait}, {"UPSTREAM_TTFB_TIMEOUT", c.FirstOutput}, {"UPSTREAM_TOTAL_TIMEOUT", c.Total}} {
+		if d.value <= 0 || d.value > 24*time.Hour {
+			wrong = append(wrong, d.name+" must be a duration above 0 and at most 24h, such as 60s")
+		}
+	}
+	return oneLine(wrong)
+}
+
+func (c *hubConfig) validate() error {
+	wrong := append(wrongAddress("web", c.Web), wrongLevel(c.Log)...)
+	return oneLine(wrong)
+}
+
+func oneLine(wrong []string) error {
+	if len(wrong) == 0 {
+		return nil
+	}
+	return errors.New("configuration: " + strings.Join(wrong, "; "))
+}
+
+func wrongAddress(name, address string) []string {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return []string{fmt.Sprintf("%s %q must be HOST:PORT, such as 127.0.0.1:0", name, address)}
+	}
+	return nil
+}
+
+func wrongLevel(level string) []string {
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, level) {
+		return []string{fmt.Sprintf("log %q must be debug, info, warn or error", level)}
+	}
+	return nil
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}
+
+// deviceIDFile is where the device ID lives that other tools may share: the
+// configured file, else the user's configuration directory.
+func (c *deviceConfig) deviceIDFile() (string, error) {
+	if c.DeviceID != "" {
+		return c.DeviceID, nil
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("find the user's configuration directory: %w; set CHORDWHEEL_DEVICE_ID_FILE", err)
+	}
+	return filepath.Join(dir, "chordwheel", "device-id"), nil
+}

@@ -1,0 +1,205 @@
+// Package control owns what a device tells its owner: the answers of the local
+// socket that the command speaks to, and the device's own page on the admin
+// listener. It changes nothing itself: the daemon does, through [Device]. It
+// knows neither mesh nor store. Answers never hold content, keys or tokens.
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+)
+
+// Device is the daemon as this package sees it. Its methods may be called from
+// many goroutines.
+type Device interface {
+	Status() Status
+	Chain(slot chain.Slot) (ChainView, error)    // ErrNotFound if the device holds none
+	Join(ctx context.Context, text string) error // an invitation; errors are for people
+}
+
+// ErrNotFound is returned for a chain that the device does not hold.
+var ErrNotFound = errors.New("this device holds no such chain")
+
+// ErrRefused marks errors of Join that say no, as against being out of reach.
+var ErrRefused = errors.New("refused")
+
+// Status is what `chordwheel status` shows of a device.
+type Status struct {
+	Kind         string             `json:"kind"` // "device"
+	Version      string             `json:"version"`
+	Name         string             `json:"name"`
+	DeviceID     chain.DeviceID     `json:"device_id"`
+	PeerID       chain.PeerID       `json:"peer_id"`
+	Started      time.Time          `json:"started"`
+	Edge         string             `json:"edge"` // URL, ends in /v1
+	Admin        string             `json:"admin"`
+	DataDir      string             `json:"data_dir"`
+	Addresses    []string           `json:"addresses"`
+	Ready        bool               `json:"ready"`
+	Problems     []string           `json:"problems,omitempty"` // why it is not ready, or not whole
+	Hub          HubStatus          `json:"hub"`
+	Capabilities []chain.Capability `json:"capabilities"`
+	Chains       []ChainSummary     `json:"chains"`
+	Resting      []Resting          `json:"resting,omitempty"` // options and keys left alone for now
+	Requests     Requests           `json:"requests"`
+	Traffic      []Traffic          `json:"traffic,omitempty"`
+}
+
+// HubStatus is the device's side of its spoke.
+type HubStatus struct {
+	Joined            bool            `json:"joined"`
+	Mesh              chain.MeshID    `json:"mesh,omitempty"`
+	PeerID            chain.PeerID    `json:"peer_id,omitempty"`
+	Addresses         []string        `json:"addresses,omitempty"`
+	Reachable         bool            `json:"reachable"`
+	LastVisit         *time.Time      `json:"last_visit,omitempty"`
+	LastError         string          `json:"last_error,omitempty"` // of the visits since the last good one
+	NextVisit         *time.Time      `json:"next_visit,omitempty"`
+	MembershipExpires *time.Time      `json:"membership_expires,omitempty"`
+	Scopes            []chain.ScopeID `json:"scopes,omitempty"`
+	ReportsWaiting    bool            `json:"reports_waiting"`
+}
+
+// ChainSummary is one held chain in a line.
+type ChainSummary struct {
+	Scope     chain.ScopeID   `json:"scope"`
+	Primitive chain.Primitive `json:"primitive"`
+	Seq       uint64          `json:"seq"`
+	Body      chain.CID       `json:"body"`
+	Options   int             `json:"options"`
+	Expires   time.Time       `json:"expires"`
+	Stale     bool            `json:"stale"`
+	Expired   bool            `json:"expired"`
+}
+
+// ChainView is one held chain in full, with what the device makes of it.
+type ChainView struct {
+	Source  string       `json:"source"` // "device"
+	Head    chain.Head   `json:"head"`
+	Options []OptionView `json:"options"` // in the order the device would try them now
+	Rules   chain.Rules  `json:"rules"`
+	Signed  SignedBytes  `json:"signed"`
+	Stale   bool         `json:"stale"`
+	Expired bool         `json:"expired"`
+}
+
+// OptionView is an option and whether this device can try it now.
+type OptionView struct {
+	chain.Option
+	Usable bool        `json:"usable"`
+	Why    chain.Class `json:"why,omitempty"` // why not: absent, cooling, key_missing, no_peer
+	Until  *time.Time  `json:"until,omitempty"`
+}
+
+// SignedBytes are a chain as it was received, for `chain verify`.
+type SignedBytes struct {
+	Head []byte `json:"head"`
+	Body []byte `json:"body"`
+}
+
+// Resting is an option or key that is left alone until a moment.
+type Resting struct {
+	Option chain.OptionID `json:"option,omitempty"`
+	Key    string         `json:"key,omitempty"`
+	Peer   chain.PeerID   `json:"peer,omitempty"`
+	Until  time.Time      `json:"until"`
+	Why    chain.Class    `json:"why,omitempty"`
+}
+
+// Requests counts what the edge was asked since the start.
+type Requests struct {
+	Total     uint64 `json:"total"`
+	Failed    uint64 `json:"failed"`
+	Protests  uint64 `json:"protests"`
+	Extended  uint64 `json:"extended"`
+	InFlight  int64  `json:"in_flight"`
+	Attempts  uint64 `json:"attempts"`
+	Discarded uint64 `json:"measurements_dropped"`
+}
+
+// Traffic is the byte meter of one protocol.
+type Traffic struct {
+	Protocol string `json:"protocol"`
+	In       int64  `json:"in"`
+	Out      int64  `json:"out"`
+}
+
+// maxRequest bounds what the socket reads of a body.
+const maxRequest = 64 << 10
+
+// Socket serves the local socket: who can open it owns the device. edge is the
+// device's edge, already authenticated.
+func Socket(d Device, edge http.Handler, log *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	reads(mux, d)
+	mux.HandleFunc("POST /api/v1/join", func(w http.ResponseWriter, r *http.Request) {
+		var request struct {
+			Invitation string `json:"invitation"`
+		}
+		if err := json.NewDecoder(io.LimitReader(r.Body, maxRequest)).Decode(&request); err != nil {
+			fail(w, http.StatusBadRequest, "the body is not the JSON of a join")
+			return
+		}
+		if err := d.Join(r.Context(), request.Invitation); err != nil {
+			log.Warn("join failed", "error", err)
+			fail(w, statusOf(err), err.Error())
+			return
+		}
+		answer(w, d.Status())
+	})
+	mux.Handle("/v1/", edge)
+	mux.Handle("/api/v1/work/", edge)
+	mux.Handle("/healthz", edge)
+	mux.Handle("/readyz", edge)
+	return mux
+}
+
+// Admin serves the admin listener: the device's page and its status, read-only.
+func Admin(d Device, guard func(http.Handler) http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	reads(mux, d)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { page(w, d.Status()) })
+	return guard(mux)
+}
+
+func reads(mux *http.ServeMux, d Device) {
+	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, d.Status()) })
+	mux.HandleFunc("GET /api/v1/chain", func(w http.ResponseWriter, r *http.Request) {
+		slot := chain.Slot{Scope: chain.ScopeID(r.URL.Query().Get("scope")), Primitive: chain.Primitive(r.URL.Query().Get("primitive"))}
+		view, err := d.Chain(slot)
+		if err != nil {
+			fail(w, statusOf(err), err.Error())
+			return
+		}
+		answer(w, view)
+	})
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, ErrRefused):
+		return http.StatusForbidden
+	}
+	return http.StatusBadGateway
+}
+
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(v) // the reader left: nothing to be done
+}
+
+func fail(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"message": message}})
+}

@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// joinedFile is the name under which a device keeps what joining gave it.
+const joinedFile = "joined.cbor"
+
+// Joined is what a device knows of its mesh: whom it obeys, where the hub is,
+// and the proof that it is a member. It is kept in a small checked file, apart
+// from the database, so that losing the database never means joining again.
+type Joined struct {
+	Trust       chain.Trust     `cbor:"trust"`
+	Addresses   []string        `cbor:"addresses"`
+	Membership  []byte          `cbor:"membership"`
+	Topics      []wire.TopicKey `cbor:"topics,omitempty"`
+	Scopes      []chain.ScopeID `cbor:"scopes"`
+	Expires     chain.Instant   `cbor:"expires"`
+	Revocations []byte          `cbor:"revocations,omitempty"`
+}
+
+// State keeps small files that survive a restart, each written whole or not at
+// all. Read answers fs.ErrNotExist for a file that was never written.
+type State interface {
+	ReadChecked(name string) ([]byte, error)
+	WriteChecked(name string, content []byte) error
+}
+
+// LoadJoined reads what the device was told when it joined. ok is false for a
+// device that has not.
+func LoadJoined(s State) (j Joined, ok bool, err error) {
+	b, err := s.ReadChecked(joinedFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Joined{}, false, nil
+	}
+	if err != nil {
+		return Joined{}, false, fmt.Errorf("read what joining gave: %w", err)
+	}
+	if err := chain.Unmarshal(b, &j); err != nil {
+		return Joined{}, false, fmt.Errorf("read %s: %w; move the file away and join again", joinedFile, err)
+	}
+	return j, true, nil
+}
+
+// Save keeps j.
+func (j Joined) Save(s State) error {
+	b, err := chain.Marshal(j)
+	if err != nil {
+		return err
+	}
+	if err := s.WriteChecked(joinedFile, b); err != nil {
+		return fmt.Errorf("keep what joining gave: %w", err)
+	}
+	return nil
+}
+
+// admit takes over what a Welcome brought and reports whether j changed.
+func (j *Joined) admit(w wire.Welcome, check func(membership []byte) (scopes []chain.ScopeID, expires chain.Instant, err error)) (bool, error) {
+	changed := false
+	if len(w.Membership) > 0 {
+		scopes, expires, err := check(w.Membership)
+		if err != nil {
+			return false, fmt.Errorf("the hub's membership: %w", err)
+		}
+		j.Membership, j.Scopes, j.Expires, changed = w.Membership, scopes, expires, true
+	}
+	if len(w.Topics) > 0 && !equalTopics(j.Topics, w.Topics) {
+		j.Topics, changed = w.Topics, true
+	}
+	return changed, nil
+}
+
+func equalTopics(a, b []wire.TopicKey) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].Scope != b[i].Scope || a[i].Until != b[i].Until || string(a[i].Key) != string(b[i].Key) {
+			return false
+		}
+	}
+	return true
+}
