@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test's own binary stand for the programs that a run
+// starts: the roles, and a chordwheel that is no more than the lean proxy.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "serve":
+			if err := serveRole(context.Background(), os.Args[2:], os.Stdin, os.Stdout); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
+		case "up":
+			pretendEdge(os.Args)
+			return
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// pretendEdge answers as `chordwheel up --json` does, with a key that it wants
+// to see.
+func pretendEdge(args []string) {
+	raw, err := os.ReadFile(args[len(args)-2])
+	if err != nil {
+		panic(err)
+	}
+	upstream := regexp.MustCompile(`endpoint: (.*)/v1`).FindSubmatch(raw)[1]
+	proxy := newLean(string(upstream))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	json.NewEncoder(os.Stdout).Encode(map[string]any{"hub": map[string]any{}, "devices": []any{
+		map[string]any{"edge": "http://" + ln.Addr().String() + "/v1", "key": "secret"},
+	}})
+	http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+}
+
+func TestRunComparesEveryTarget(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := run(t.Context(), []string{"-binary", self, "-rounds", "2", "-slice", "40ms", "-streams", "40"}, &out); err != nil {
+		t.Fatalf("run: %v\n%s", err, out.String())
+	}
+	for _, want := range []string{"plain chat, one caller", "first chunk of a stream, 16 callers at once", "straight", "lean", "reverse", "edge", "streams cut, of 40 through the edge: 0"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestRunSaysWhatIsMissing(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no binary", []string{"-binary", "testdata/none"}, "testdata/none"},
+		{"a binary that prints nothing", []string{"-binary", "/bin/false"}, "did not start"},
+		{"no rounds", []string{"-rounds", "0"}, "must be positive"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := run(t.Context(), tt.args, new(strings.Builder)); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// listen serves a provider in this process.
+func listen(t *testing.T, p provider) target {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go serveProvider(ln, p)
+	return target{name: "straight", base: "http://" + ln.Addr().String(), model: "small", pid: os.Getpid()}
+}
+
+func TestWholeAnswersPassEveryProxy(t *testing.T) {
+	upstream := listen(t, provider{chunks: 20})
+	for name, handler := range map[string]http.Handler{"lean": newLean(upstream.base), "reverse": newReverse(upstream.base)} {
+		srv := httptest.NewServer(handler)
+		defer srv.Close()
+		for _, streamed := range []bool{false, true} {
+			c := newCrowd(target{name: name, base: srv.URL, model: "small"}, shape{streamed: streamed, conns: 4})
+			got := c.drive(t.Context(), times(100))
+			c.close()
+			if len(got.took) != 100 || got.failed != 0 {
+				t.Errorf("%s, streamed %t: %d answers, %d failures, last %v", name, streamed, len(got.took), got.failed, got.last)
+			}
+		}
+	}
+}
+
+func TestCutStreamsAreCounted(t *testing.T) {
+	cutting := listen(t, provider{chunks: 20, cut: 7})
+	proxy := httptest.NewUnstartedServer(newLean(cutting.base))
+	proxy.Config.ErrorLog = nil
+	proxy.Start()
+	defer proxy.Close()
+	for name, base := range map[string]string{"straight": cutting.base, "through the lean proxy": proxy.URL} {
+		cut, err := countCut(t.Context(), target{base: base, model: "small"}, 30)
+		if err != nil || cut != 30 {
+			t.Errorf("%s: %d of 30 cut streams were seen, error %v", name, cut, err)
+		}
+	}
+}
+
+func TestReadStream(t *testing.T) {
+	const content = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n"
+	const finish = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"
+	tests := []struct {
+		name, body string
+		whole      bool
+	}{
+		{"whole", content + finish + "data: [DONE]\n\n", true},
+		{"comments in between", ": wait\n\n" + content + finish + "data: [DONE]\n\n", true},
+		{"no end", content + finish, false},
+		{"no finish", content + "data: [DONE]\n\n", false},
+		{"no content", finish + "data: [DONE]\n\n", false},
+		{"something after the end", content + finish + "data: [DONE]\n\n" + content, false},
+		{"nothing", "", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := readStream(strings.NewReader(tt.body), time.Now())
+			if (err == nil) != tt.whole {
+				t.Errorf("error %v, want whole: %t", err, tt.whole)
+			}
+		})
+	}
+}
+
+func TestRatiosAreTakenWithinARound(t *testing.T) {
+	// The machine is ten times slower in the second round; the edge costs
+	// twice the straight way in both.
+	rounds := [][]figure{
+		{{p50: 1}, {p50: 1.5}, {p50: 3}, {p50: 2, cpu: math.NaN()}},
+		{{p50: 10}, {p50: 15}, {p50: 30}, {p50: 20, cpu: math.NaN()}},
+	}
+	var out strings.Builder
+	targets := []target{{name: "straight"}, {name: "lean"}, {name: "reverse"}, {name: "edge"}}
+	printTable(&out, shape{conns: 1}, targets, rounds)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	got := strings.Fields(lines[len(lines)-1])
+	want := []string{"edge", "11.000", "2.00x", "1.33x", "0.67x", "5.500", "2.00x", "0.000", "-", "-"}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("line of the edge %q, want %q", got, want)
+	}
+}
+
+func TestFaultsNameTheTarget(t *testing.T) {
+	last := errors.New("status 502")
+	err := faults([]target{{name: "straight"}, {name: "edge"}}, [][]figure{{{asked: 5}, {asked: 5, failed: 1, last: last}}, {{asked: 5}, {asked: 5}}})
+	if !errors.Is(err, last) || !strings.Contains(err.Error(), "edge failed 1 of 10") || strings.Contains(err.Error(), "straight") {
+		t.Errorf("faults: %v", err)
+	}
+}

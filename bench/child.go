@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// target is one address to ask, and the process that stands behind it.
+type target struct {
+	name  string
+	base  string // http://HOST:PORT
+	key   string
+	model string
+	pid   int
+}
+
+// startTargets starts the provider and all that is compared in front of it, in
+// the order that the tables have. The caller calls stop, also to clean up.
+func startTargets(ctx context.Context, binary string) (_ []target, stop func(), err error) {
+	var targets []target
+	var running []*child
+	dir, err := os.MkdirTemp("", "chordwheel-bench-")
+	if err != nil {
+		return nil, nil, err
+	}
+	cleanUp := func() {
+		for i := len(running) - 1; i >= 0; i-- {
+			running[i].stop()
+		}
+		os.RemoveAll(dir)
+	}
+	defer func() {
+		if err != nil {
+			cleanUp()
+		}
+	}()
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	provider, line, err := start(ctx, self, "serve", "provider")
+	if err != nil {
+		return nil, nil, err
+	}
+	running = append(running, provider)
+	targets = append(targets, target{name: "straight", base: line, model: "small", pid: provider.cmd.Process.Pid})
+	for _, role := range []string{"lean", "reverse"} {
+		c, base, err := start(ctx, self, "serve", role, targets[straight].base)
+		if err != nil {
+			return nil, nil, err
+		}
+		running = append(running, c)
+		targets = append(targets, target{name: role, base: base, model: "small", pid: c.cmd.Process.Pid})
+	}
+	edge, c, err := startEdge(ctx, binary, dir, targets[straight].base)
+	if err != nil {
+		return nil, nil, err
+	}
+	running = append(running, c)
+	return append(targets, edge), cleanUp, nil
+}
+
+// catalogue gives the edge the provider as its only option.
+const catalogue = `providers:
+  - name: bench
+    adapter: openai
+    endpoint: %s/v1
+    models:
+      - name: small
+        primitives: [llm.chat]
+        context: 32768
+primitives:
+  - name: llm.chat
+    order: fixed
+    default: [bench/small]
+workspaces:
+  - id: home
+`
+
+func startEdge(ctx context.Context, binary, dir, provider string) (target, *child, error) {
+	file := filepath.Join(dir, "catalogue.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, catalogue, provider), 0o600); err != nil {
+		return target{}, nil, err
+	}
+	c, line, err := start(ctx, binary, "up", "--devices", "1", "--dir", filepath.Join(dir, "up"), "--catalog", file, "--json")
+	if err != nil {
+		return target{}, nil, err
+	}
+	var ready struct {
+		Devices []struct{ Edge, Key string }
+	}
+	if err := json.Unmarshal([]byte(line), &ready); err != nil || len(ready.Devices) != 1 {
+		c.stop()
+		return target{}, nil, fmt.Errorf("%s up --json said %q, not which device is ready", binary, line)
+	}
+	d := ready.Devices[0]
+	return target{name: "edge", base: strings.TrimSuffix(d.Edge, "/v1"), key: d.Key, model: "small", pid: c.cmd.Process.Pid}, c, nil
+}
+
+// child is a process that was started here and has said that it is ready.
+type child struct {
+	cmd    *exec.Cmd
+	stderr *bytes.Buffer
+	stop   func() // ends it and waits
+}
+
+// start runs a program until it has printed its first line, which it returns.
+func start(ctx context.Context, program string, args ...string) (*child, string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	c := &child{cmd: exec.CommandContext(ctx, program, args...), stderr: new(bytes.Buffer)}
+	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
+	c.cmd.WaitDelay = 10 * time.Second
+	c.cmd.Stderr = c.stderr
+	// Kept open for as long as this process lives: the roles end with it.
+	if _, err := c.cmd.StdinPipe(); err != nil {
+		cancel()
+		return nil, "", err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err == nil {
+		err = c.cmd.Start()
+	}
+	if err != nil {
+		cancel()
+		return nil, "", err
+	}
+	c.stop = func() {
+		cancel()
+		_ = c.cmd.Wait()
+	}
+	line, err := firstLine(ctx, out)
+	if err != nil {
+		c.stop()
+		return nil, "", fmt.Errorf("%s %s did not start: %w: %s", program, args[0], err, bytes.TrimSpace(c.stderr.Bytes()))
+	}
+	return c, line, nil
+}
+
+// firstLine waits a limited time for a line; the rest of the output is dropped
+// as it comes, so that the process never blocks on it.
+func firstLine(ctx context.Context, out io.Reader) (string, error) {
+	type got struct {
+		line string
+		err  error
+	}
+	first := make(chan got, 1) // one line, never blocks the reader
+	go func() {
+		in := bufio.NewReader(out)
+		line, err := in.ReadString('\n')
+		first <- got{strings.TrimSpace(line), err}
+		_, _ = in.WriteTo(io.Discard)
+	}()
+	limit := time.NewTimer(20 * time.Second)
+	defer limit.Stop()
+	select {
+	case g := <-first:
+		return g.line, g.err
+	case <-limit.C:
+		return "", errors.New("nothing was printed for 20 s")
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// processorTime is how many processor seconds a process has used, user and
+// system together, or NaN where the system has no such file.
+func processorTime(pid int) float64 {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return math.NaN()
+	}
+	// The name in parentheses may hold anything; the fields after it do not.
+	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+	if len(fields) < 13 {
+		return math.NaN()
+	}
+	user, err1 := strconv.ParseFloat(fields[11], 64)
+	system, err2 := strconv.ParseFloat(fields[12], 64)
+	if err1 != nil || err2 != nil {
+		return math.NaN()
+	}
+	return (user + system) / ticksPerSecond
+}
+
+// ticksPerSecond is the unit of the proc file system on every Linux in use.
+const ticksPerSecond = 100
