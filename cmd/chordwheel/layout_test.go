@@ -37,7 +37,7 @@ var vocabulary = []string{
 // sockets and files are looked for among direct imports only: the core of
 // libp2p brings net and os in, without using them for us.
 var (
-	sockets = []string{"net", "net/...", "crypto/tls", "syscall"}
+	sockets = []string{"net", "net/http/...", "net/rpc/...", "net/smtp", "net/textproto", "crypto/tls", "syscall"}
 	files   = []string{"os", "os/...", "path/filepath", "io/ioutil"}
 	// machinery must not even come in through another package.
 	machinery = []string{"net/http", "crypto/tls", "github.com/quic-go/...", "github.com/libp2p/go-libp2p/p2p/net/swarm", bbolt}
@@ -74,7 +74,7 @@ var layout = []row{
 	{
 		packages: []string{"store/..."},
 		ours:     []string{"chain", "chain/chaintest", "store/..."},
-		direct:   []string{"net", "net/...", libp2p, multi},
+		direct:   join(sockets, []string{libp2p, multi}),
 		why:      "the store knows disks, not nodes: what it keeps reaches it as chain's types and signed bytes",
 	},
 	{
@@ -119,7 +119,7 @@ var layout = []row{
 	{
 		packages: []string{"daemon/gate", "daemon/receipt", "daemon/bind", "daemon/report", "daemon/pipeline", "daemon/job"},
 		ours:     []string{"chain/...", "mesh/wire", "mesh/member", "mesh/chord"},
-		direct:   []string{"net", "net/...", libp2p, multi, bbolt}, deep: []string{"net/http", bbolt},
+		direct:   join(sockets, []string{libp2p, multi, bbolt}), deep: []string{"net/http", bbolt},
 		why: "the device's decisions are taken without a transport: where one is needed, it is an interface declared here",
 	},
 	{

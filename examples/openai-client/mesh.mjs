@@ -1,0 +1,36 @@
+// Starts a hub and a device for a test, in a folder of their own.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { createInterface } from "node:readline";
+
+const binary = resolve(import.meta.dirname, process.env.CHORDWHEEL_BINARY ?? "../../bin/chordwheel");
+
+/** Starts `chordwheel up` with a catalogue. Returns the first device and how to stop all. */
+export async function startMesh(catalogue, env) {
+  const home = await mkdtemp(join(tmpdir(), "chordwheel-e2e-"));
+  const file = join(home, "catalogue.yaml");
+  await writeFile(file, catalogue);
+  const child = spawn(binary, ["up", "--devices", "1", "--dir", join(home, "up"), "--catalog", file, "--json"], {
+    env: { ...process.env, CHORDWHEEL_DEVICE_ID_FILE: join(home, "device-id"), CHORDWHEEL_BUILTIN: "false", ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let log = "";
+  child.stderr.on("data", (piece) => (log = (log + piece).slice(-20_000)));
+  const ended = once(child, "exit");
+  const stop = async () => {
+    child.kill("SIGTERM");
+    const [code] = await ended;
+    await rm(home, { recursive: true, force: true });
+    return code;
+  };
+  const ready = await Promise.race([
+    once(createInterface({ input: child.stdout }), "line").then(([line]) => line),
+    ended.then(([code]) => {
+      throw new Error(`${binary} up ended with ${code} before it was ready:\n${log}`);
+    }),
+  ]);
+  return { device: JSON.parse(ready).devices[0], stop, log: () => log };
+}
