@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// errPanicked is a guarded call that panicked: the database object it used is
+// beyond use, and must be neither used again nor closed.
+var errPanicked = errors.New("the database library gave up on its pages")
+
+// guard runs f and turns a panic in it, also one from a memory fault under the
+// file's mapping, into an error that wraps errPanicked. It reaches only f's own
+// goroutine. The panic's value is dropped: it can hold page contents.
+func guard(f func() error) (err error) {
+	before := debug.SetPanicOnFault(true)
+	defer debug.SetPanicOnFault(before)
+	defer func() {
+		if r := recover(); r != nil {
+			kind := "panic"
+			if _, ok := r.(runtime.Error); ok {
+				kind = "memory fault"
+			}
+			err = fmt.Errorf("%w: %s", errPanicked, kind)
+		}
+	}()
+	return f()
+}
+
+// openDB opens the file at path, waiting for its lock 2 s at most.
+func openDB(path string, readOnly bool) (*bbolt.DB, error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout: 2 * time.Second, FreelistType: bbolt.FreelistMapType, ReadOnly: readOnly, PreLoadFreelist: true, NoStatistics: true,
+	})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, fmt.Errorf("database %s is locked by another program: end that one", path)
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum):
+		return nil, fmt.Errorf("%w: it has no valid header", ErrDamaged)
+	case errors.Is(err, berrors.ErrVersionMismatch):
+		return nil, fmt.Errorf("database %s was %w", path, ErrFormat)
+	}
+	return db, err
+}
+
+// Check examines the whole database file at path, which nobody may have open.
+// The error wraps ErrDamaged or ErrFormat and holds nothing of the file. On
+// some damage the library faults in a goroutine of its own and the process
+// dies: run Check in a child process, and take its death for damage
+// ([CheckIn]).
+func Check(path string) error {
+	if err := lookAt(path); err != nil {
+		return err
+	}
+	err := guard(func() error {
+		db, err := openDB(path, true)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return db.View(checkTx)
+	})
+	if errors.Is(err, errPanicked) {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return err
+}
+
+func checkTx(tx *bbolt.Tx) error {
+	bad := 0
+	for range tx.Check() { // to its end: the goroutine behind it must finish
+		bad++
+	}
+	if bad > 0 {
+		return fmt.Errorf("%w: its pages do not fit together (%d faults)", ErrDamaged, bad)
+	}
+	return checkFormat(tx)
+}
+
+// CheckIn gives a function for [Options].Check: it runs program with args and
+// the path behind them, which is to call [Check] and exit with 0 if that
+// returned nil. Every other exit, also by a signal, is damage. A program that could not be started or did not end in
+// time has shown nothing: an error that does not wrap ErrDamaged.
+func CheckIn(program string, args ...string) func(ctx context.Context, path string) error {
+	return func(ctx context.Context, path string) error {
+		cmd := exec.CommandContext(ctx, program, append(args[:len(args):len(args)], path)...)
+		cmd.Env = append(os.Environ(), "GOTRACEBACK=none")
+		cmd.WaitDelay = time.Second
+		err := cmd.Run() // its output, which can hold page contents, goes nowhere
+		var exit *exec.ExitError
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("check the database: %w", ctx.Err())
+		case errors.As(err, &exit):
+			return fmt.Errorf("%w: the full check failed (%s)", ErrDamaged, exit.ProcessState)
+		}
+		return fmt.Errorf("check the database: %w", err)
+	}
+}
