@@ -19,14 +19,16 @@ type Attempt struct {
 	Option chain.Option  // what to run
 	Key    string        // name of the key to use; "" where the option needs none
 	Limits chain.Limits  // the option's, with every default filled in
-	Budget time.Duration // what is left of the request's
+	Budget time.Duration // what is left of the request's, and may be used by this attempt
 	Lent   int           // upstream calls that the runner may spend, this one included; above 1 only for peers
+	Peer   chain.PeerID  // who runs it, for peer slots: one attempt, one peer
 }
 
 // Chunk is a piece of an answer on its way to the caller: one event's data of
 // a stream, or a whole plain answer. Meaningful is false for what does not count
-// as output: role-only and empty deltas. The walk holds such chunks back until
-// the first meaningful one.
+// as output: role-only and empty deltas. The walk holds the first few of them
+// back until the first meaningful one, and drops the rest. Data belongs to the
+// walk once emitted: it must not be changed afterwards.
 type Chunk struct {
 	Data       []byte
 	Meaningful bool
@@ -37,8 +39,8 @@ type Outcome struct {
 	Class      chain.Class
 	Status     int           // of the upstream's answer, 0 if there was none
 	RetryAfter time.Duration // the upstream's wish; see HasRetryAfter
-	Used       int           // upstream calls spent; 0 counts as 1, but for classes without an attempt
-	Peer       chain.PeerID  // who ran it, for peer slots
+	Used       int           // upstream calls spent; 0 counts as 1, for a peer that vanished as all it was lent, for classes without an attempt as none
+	Peer       chain.PeerID  // who ran it, for peer slots; "" is Attempt.Peer
 	Input      int64         // tokens, as the upstream counted them; 0 unknown
 	Output     int64
 	Answer     *Answer // for CallerError: the upstream's answer, to be passed through
@@ -63,7 +65,9 @@ type Runner interface {
 }
 
 // Deliver hands data to the caller and returns when it was written. a is the
-// attempt the data comes from. An error means that the caller is gone.
+// attempt the data comes from. An error means that the caller is gone. It must
+// not keep the outer slice, bounds its own waiting, and ends soon after the
+// caller's context does.
 type Deliver func(a Attempt, data [][]byte) error
 
 // End is how a whole request ended.
@@ -78,7 +82,7 @@ const (
 	Left           End = "left"            // the caller is gone
 	AllTimedOut    End = "all_timed_out"   // every attempt ended in a timeout, or the budget did
 	AllCredentials End = "all_credentials" // every option failed on its keys
-	AllCooling     End = "all_cooling"     // nothing was tried because everything cools down
+	AllCooling     End = "all_cooling"     // every option cools down: it did before, or its upstream asked for it now
 	NothingToTry   End = "nothing_to_try"  // no option could be tried at all
 	AllFailed      End = "all_failed"      // any other mixture
 	Escalating     End = "escalating"      // an asynchronous protest is under way: come back
@@ -90,10 +94,12 @@ type Result struct {
 	Option     chain.OptionID  // that answered, broke or refused; else the last tried
 	Attempts   int             // upstream calls spent
 	Failures   []chain.Failure // options that failed or were passed over, in order
-	RetryAfter time.Duration   // for AllCooling: until the first option is free
-	Answer     *Answer         // for Refused
+	RetryAfter time.Duration   // for AllCooling: until the first option is free; for Escalating: when to come back
+	Answer     *Answer         // for Refused; nil if the runner brought none
 	Delivered  bool            // something reached the caller
 	Extended   bool            // an extension was walked
+	Skipped    int             // options of a kind that this version does not know
+	Peers      []chain.PeerID  // that ran an attempt or said busy, in order
 	Input      int64           // tokens of the answer, 0 unknown
 	Output     int64
 }
@@ -109,5 +115,11 @@ type Measurement struct {
 	Bytes       int64
 	Input       int64
 	Output      int64
-	Neutral     bool // says nothing about the option: canceled, offline, busy
+	Neutral     bool // says nothing about the option: caller gone, offline, busy, the caller's own error, too short a budget
+}
+
+// Latency is how long the answer took, and false for everything but a success:
+// the time that a failure took must never enter a latency mean.
+func (m Measurement) Latency() (time.Duration, bool) {
+	return m.Total, m.Class == chain.OK
 }
