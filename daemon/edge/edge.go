@@ -1,0 +1,175 @@
+// Package edge owns the HTTP surface that applications talk to: the OpenAI
+// dialect and POST /api/v1/work. It authenticates, checks every byte of a request
+// before anything acts on it, hands the work to a [Worker] that it declares, and
+// writes what comes back, plain or as server-sent events. openapi.yaml is the
+// source of truth of the surface, docs/edge.md tells its rules.
+//
+// It must not know options, providers, peers or retries: what an answer cost and
+// who gave it is the walk's matter. It decodes no chat: bodies are scanned, not
+// parsed, and passed on as they came. It logs no content.
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/walk"
+)
+
+//go:generate go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2 --config oapi.yaml openapi.yaml
+
+// Worker is what an Edge needs of the device behind it. Its methods are called
+// from many goroutines at once.
+type Worker interface {
+	// Do runs w to its end and hands each piece of the answer to deliver: the
+	// data of one event each for a stream, the whole answer in one call
+	// otherwise. It calls deliver from one goroutine at a time and never after it
+	// returned, and ends soon after ctx does, which is how it learns that the
+	// caller left. It keeps nothing of w but w.Body, which nobody changes.
+	//
+	// An error says that no walk took place; one that wraps a [*Refusal] decides
+	// what the caller is told, any other is an internal_error.
+	Do(ctx context.Context, w *Work, deliver walk.Deliver) (walk.Result, error)
+
+	// Models gives what a request may name. It answers from memory and the edge
+	// changes nothing in it.
+	Models() Models
+
+	// Ready is nil when work can be taken, else says why not, best as a [*Refusal].
+	Ready() error
+}
+
+// Auto is the model that leaves the choice to the chain.
+const Auto = "auto"
+
+// Work is one request that passed every check of the edge.
+type Work struct {
+	ID        string          // request_id of headers, errors and logs
+	Primitive chain.Primitive //
+	Body      []byte          // llm.*: the chat completion request, byte for byte; else the body of the work call as it came. Never reused by the edge
+	Model     string          // llm.*: the name the caller asked for; "" for other primitives
+	Stream    bool            // the answer goes out event by event
+	Usage     bool            // the caller asked for the usage event
+	Budget    Budget          //
+	Session   string          // names of policy and of the conversation; "" if not given
+	Stage     string          //
+	Consumer  string          //
+	Instance  string          //
+	Async     bool            // do not wait for an extension: end as walk.Escalating
+	Reasoning bool            // progress as reasoning deltas rather than comments
+	Share     bool            // may share one run with equal work in flight
+}
+
+// Budget is how long a caller wants to wait at most. The zero Budget is
+// "interactive".
+type Budget struct {
+	Batch    bool          // "batch"
+	Duration time.Duration // a length of its own; 0 if it was named
+}
+
+// Within gives the length of b under the rules of a chain. Defaults must be
+// filled in.
+func (b Budget) Within(rules chain.Budgets) time.Duration {
+	d := rules.Interactive.Duration()
+	switch {
+	case b.Duration > 0:
+		d = b.Duration
+	case b.Batch:
+		d = rules.Batch.Duration()
+	}
+	return min(d, rules.Max.Duration())
+}
+
+// Models is what a request may name beside [Auto].
+type Models struct {
+	Issued time.Time // when the chain of llm.chat was issued; zero without one
+	Agents []Model   // in the order to be listed
+}
+
+// Model is one name for the model field of a request.
+type Model struct {
+	ID      string // the catalogue's name, an agent's DID or an option's model id
+	Name    string // for people; may be empty
+	OwnedBy string // the provider's or device's name
+	Created time.Time
+}
+
+// Config is what New needs. Worker is required; every other field has a usable zero.
+type Config struct {
+	Worker     Worker
+	Key        chain.Secret // the bearer key; without one Serve takes loopback listeners only
+	NextKey    chain.Secret // also accepted, for a rotation
+	Hosts      []string     // names beside the loopback ones that a Host header may hold on a loopback listener
+	Origins    []string     // web origins, "scheme://host[:port]", that may call and get CORS headers
+	ListAgents bool         // /v1/models lists more than auto
+	Limits     Limits       //
+	Log        *slog.Logger // nil discards
+}
+
+// Edge serves the surface. Make it with [New], then call [Edge.Serve] for each
+// listener; it may also be used as an http.Handler, with a loopback listener's
+// checks.
+type Edge struct {
+	worker  Worker
+	keys    keys
+	hosts   map[string]bool
+	origins map[string]bool
+	agents  bool
+	limits  Limits
+	log     *slog.Logger
+	gate    gate
+	servers servers
+}
+
+// New checks cfg and makes an Edge. It starts nothing.
+func New(cfg Config) (*Edge, error) {
+	if cfg.Worker == nil {
+		return nil, errors.New("edge: BUG: no worker")
+	}
+	if cfg.Key == "" && cfg.NextKey != "" {
+		return nil, errors.New("edge: ORCH_API_KEY_NEXT is set and ORCH_API_KEY is not: set both during a rotation")
+	}
+	limits, err := cfg.Limits.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e := &Edge{worker: cfg.Worker, keys: newKeys(cfg.Key, cfg.NextKey), agents: cfg.ListAgents, limits: limits, log: cfg.Log,
+		hosts: make(map[string]bool), origins: make(map[string]bool)}
+	e.gate.limit = limits.InFlight
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	for _, h := range cfg.Hosts {
+		name := hostname(h)
+		if name == "" || strings.ContainsAny(h, "/*@ ") {
+			return nil, fmt.Errorf("edge: CHORDWHEEL_HOSTS: %q is not a host name: write it as in box.lan", clip(h, 64))
+		}
+		e.hosts[name] = true
+	}
+	for _, o := range cfg.Origins {
+		u, err := url.Parse(o)
+		if err != nil || u.Scheme == "" || u.Host == "" || o != u.Scheme+"://"+u.Host || strings.Contains(o, "*") {
+			return nil, fmt.Errorf("edge: CHORDWHEEL_ORIGINS: %q is not an origin: write it as in https://app.example:8443, without a path", clip(o, 64))
+		}
+		e.origins[strings.ToLower(o)] = true
+	}
+	return e, nil
+}
+
+// ServeHTTP answers one request as on a loopback listener.
+func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.serve(w, r, true) }
+
+// clip keeps foreign text short enough for an error line.
+func clip(s string, n int) string {
+	if len(s) > n {
+		return strings.ToValidUTF8(s[:n], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,359 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain/walk"
+)
+
+// statusLeft is the status in the log of a request whose caller went away.
+const statusLeft = 499
+
+// exchange is one request and its answer.
+type exchange struct {
+	edge  *Edge
+	w     http.ResponseWriter
+	r     *http.Request
+	rc    *http.ResponseController
+	id    string
+	began time.Time
+
+	bodyRead bool     // the request's body was read to its end
+	stream   *events  // set once the answer is a stream
+	wrote    bool     // the status of a plain answer is out
+	spoilt   *Refusal // why an answer could not be written though the caller is there
+
+	// For the log.
+	route    string
+	status   int
+	code     string
+	option   string
+	attempts int
+	end      walk.End
+	in, out  int64
+	first    time.Duration // to the first byte of the answer
+}
+
+// serve answers one request on any route.
+func (e *Edge) serve(w http.ResponseWriter, r *http.Request, loopback bool) {
+	x := &exchange{edge: e, w: w, r: r, rc: http.NewResponseController(w), id: requestID(r.Header), began: time.Now(), route: "none"}
+	h := w.Header()
+	h[headerRequestID] = []string{x.id}
+	defer x.close()
+	if refusal := x.admit(loopback); refusal != nil {
+		x.refuse(refusal.fail())
+	}
+}
+
+// admit makes the checks that hold on every route, then goes to the route.
+func (x *exchange) admit(loopback bool) *Refusal {
+	if loopback {
+		if refusal := x.edge.checkHost(x.r); refusal != nil {
+			return refusal
+		}
+	}
+	listed, refusal := x.edge.checkOrigin(x.r, loopback)
+	if refusal != nil {
+		return refusal
+	}
+	if listed != "" {
+		allowCORS(x.w.Header(), listed)
+	}
+	to, arg := find(x.r)
+	if to == nil {
+		return Refuse(NotFound, "there is nothing at this path")
+	}
+	x.route = to.name
+	if x.r.Method != to.method && !(x.r.Method == http.MethodHead && to.method == http.MethodGet) {
+		if x.r.Method == http.MethodOptions && listed != "" && x.r.Header.Get("Access-Control-Request-Method") != "" {
+			preflight(x.w.Header(), x.r, to.allow)
+			x.status = http.StatusNoContent
+			x.w.WriteHeader(x.status)
+			return nil
+		}
+		x.w.Header().Set("Allow", to.allow)
+		return Refuse(MethodNotAllowed, "%s is not allowed here: use %s", clip(x.r.Method, 16), to.allow)
+	}
+	if !to.open {
+		if refusal := x.edge.keys.check(x.r.Header); refusal != nil {
+			x.w.Header().Set("WWW-Authenticate", "Bearer")
+			return refusal
+		}
+	}
+	return to.serve(x, arg)
+}
+
+// work runs w and writes its answer.
+func (x *exchange) work(w *Work, read func(w *Work) *Refusal, deliver func(w *Work) walk.Deliver) *Refusal {
+	w.ID = x.id
+	if refusal := readWishes(x.r.Header, w); refusal != nil {
+		return refusal
+	}
+	if !x.edge.gate.enter() {
+		return Refuse(Overloaded, "the edge works on as many requests as it may: try again")
+	}
+	defer x.edge.gate.leave()
+	if refusal := x.readBody(w); refusal != nil {
+		return refusal
+	}
+	if refusal := read(w); refusal != nil {
+		return refusal
+	}
+	put := deliver(w)
+	ctx := x.r.Context()
+	if x.stream != nil {
+		ctx = x.stream.start(ctx)
+	}
+	res, err := x.edge.worker.Do(ctx, w, put)
+	x.finish(res, err)
+	return nil
+}
+
+// finish writes what is still owed after the worker returned.
+func (x *exchange) finish(res walk.Result, err error) {
+	x.end, x.attempts = res.End, res.Attempts
+	if res.Option != "" {
+		x.option = string(res.Option)
+	}
+	switch {
+	case err == nil && res.End == walk.Answered && x.wrote:
+	case err == nil && res.End == walk.Answered && x.stream != nil && x.stream.delivered():
+		x.stream.finish(nil)
+	case x.spoilt != nil:
+		x.refuse(x.spoilt.fail())
+	case res.End == walk.Left || x.r.Context().Err() != nil:
+		x.leave()
+	case err != nil:
+		f := failureOf(err)
+		if f.status == http.StatusInternalServerError {
+			x.edge.log.Error("work ended with an error of ours", "request_id", x.id, "route", x.route, "error_type", fmt.Sprintf("%T", err))
+		}
+		x.refuse(f)
+	case res.End == walk.Answered:
+		x.refuse(Refuse(InternalError, "the work ended without an answer").fail())
+	default:
+		x.refuse(failureOfResult(res))
+	}
+}
+
+// leave ends an exchange whose caller is gone. The answer is not ended as a
+// whole one would be.
+func (x *exchange) leave() {
+	x.code = "client_aborted"
+	begun := x.wrote || x.stream != nil && x.stream.stop()
+	if !begun {
+		x.status = statusLeft
+		x.w.WriteHeader(statusLeft)
+		return
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// refuse writes a failure: as the whole answer, or as a stream's last event.
+func (x *exchange) refuse(f failure) {
+	x.code = f.detail.Code
+	if x.option == "" && len(f.detail.Attempts) > 0 {
+		x.option = f.detail.Attempts[len(f.detail.Attempts)-1].Option
+	}
+	if x.stream != nil && x.stream.finish(&f) {
+		return
+	}
+	if x.wrote {
+		panic(http.ErrAbortHandler) // half an answer must not look like a whole one
+	}
+	h := x.w.Header()
+	if f.retry > 0 {
+		h.Set("Retry-After", seconds(f.retry))
+	}
+	if x.attempts > 0 {
+		h.Set(headerOption, x.option)
+		h.Set(headerAttempts, strconv.Itoa(x.attempts))
+	}
+	if !x.bodyRead && x.r.ContentLength != 0 {
+		// net/http would read the body first, which is what this answer avoids.
+		h["Connection"] = connClose
+	}
+	x.json(f.status, f.body(x.id))
+}
+
+// json writes a whole answer.
+func (x *exchange) json(status int, body []byte) {
+	h := x.w.Header()
+	h["Content-Type"] = jsonType
+	h["Cache-Control"] = noStore
+	h["X-Content-Type-Options"] = noSniff
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	x.status, x.wrote = status, true
+	x.w.WriteHeader(status)
+	if x.r.Method != http.MethodHead {
+		x.write(body)
+	}
+}
+
+// write writes b in pieces with a deadline each and flushes.
+func (x *exchange) write(b []byte) error {
+	for len(b) > 0 {
+		n := min(len(b), writePiece)
+		x.rc.SetWriteDeadline(time.Now().Add(x.edge.limits.Write)) // unsupported only in tests
+		if _, err := x.w.Write(b[:n]); err != nil {
+			return err
+		}
+		x.out += int64(n)
+		b = b[n:]
+	}
+	err := x.rc.Flush()
+	if errors.Is(err, http.ErrNotSupported) {
+		err = nil
+	}
+	if x.first == 0 {
+		x.first = time.Since(x.began)
+	}
+	return err
+}
+
+// readBody reads the body into w after the checks that need none of it.
+//
+// The bytes are made anew for each request and never pooled: an HTTP transport
+// may go on reading a request's body for a moment after the call was cancelled,
+// and would then send another caller's words.
+func (x *exchange) readBody(w *Work) *Refusal {
+	r, l := x.r, x.edge.limits
+	if refusal := checkContent(r.Header); refusal != nil {
+		return refusal
+	}
+	tooLarge := Refuse(RequestTooLarge, "the body is over %d bytes", l.Body)
+	if r.ContentLength > l.Body {
+		return tooLarge
+	}
+	x.rc.SetReadDeadline(time.Now().Add(l.BodyRead))
+	// Half a promise costs nothing: only who sent 64 KiB gets the rest set aside.
+	size := int64(64 << 10)
+	if r.ContentLength >= 0 {
+		size = min(size, r.ContentLength)
+	}
+	b := make([]byte, 0, size)
+	for {
+		n, err := r.Body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if int64(len(b)) > l.Body {
+			return tooLarge
+		}
+		if err == io.EOF {
+			break
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return invalid("body: it did not arrive within %s", l.BodyRead)
+		}
+		if err != nil {
+			return invalid("body: it ended early, after %d bytes", len(b))
+		}
+		if len(b) == cap(b) {
+			b = grow(b, r.ContentLength)
+		}
+	}
+	x.bodyRead = true
+	x.rc.SetReadDeadline(time.Time{})
+	x.in = int64(len(b))
+	if len(b) == 0 {
+		return invalid("body: missing: send a JSON object")
+	}
+	w.Body = b
+	return nil
+}
+
+// grow makes room: for the whole promised length, or twice as much.
+func grow(b []byte, promised int64) []byte {
+	size := 2*cap(b) + 512
+	if promised > int64(len(b)) {
+		size = int(promised)
+	}
+	return append(make([]byte, 0, size), b...)
+}
+
+// checkContent demands JSON as it is. A page of a foreign site can send other
+// types without a preflight.
+func checkContent(h http.Header) *Refusal {
+	if enc := h["Content-Encoding"]; len(enc) > 1 || len(enc) == 1 && !strings.EqualFold(enc[0], "identity") {
+		return Refuse(UnsupportedMediaType, "Content-Encoding: the body must not be compressed")
+	}
+	types := h["Content-Type"]
+	if len(types) == 1 {
+		if types[0] == "application/json" {
+			return nil
+		}
+		media, params, err := mime.ParseMediaType(types[0])
+		charset, given := params["charset"]
+		if err == nil && media == "application/json" && (!given || strings.EqualFold(charset, "utf-8")) {
+			return nil
+		}
+	}
+	return Refuse(UnsupportedMediaType, "Content-Type: want application/json, in UTF-8")
+}
+
+// close recovers from a panic of a handler or worker, and logs the request.
+func (x *exchange) close() {
+	v := recover()
+	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // the sentinel is compared by net/http as well
+		// The value may hold content; its type and the stack do not.
+		x.edge.log.Error("panic", "request_id", x.id, "route", x.route, "panic_type", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))
+		v = x.afterPanic()
+	}
+	if x.stream != nil && x.stream.stop() {
+		x.out, x.first = x.stream.bytes, x.stream.first
+		x.status = http.StatusOK
+	}
+	x.logRequest()
+	if v != nil {
+		panic(v)
+	}
+}
+
+// afterPanic answers as for any other error of ours; if even that panics, the
+// connection is cut.
+func (x *exchange) afterPanic() (v any) {
+	defer func() {
+		if recover() != nil {
+			v = http.ErrAbortHandler
+		}
+	}()
+	x.refuse(failureOf(nil))
+	return nil
+}
+
+func (x *exchange) logRequest() {
+	level := slog.LevelInfo
+	if x.route == routeHealth || x.route == routeReady {
+		level = slog.LevelDebug
+	}
+	ctx := x.r.Context()
+	if !x.edge.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := [...]slog.Attr{
+		slog.String("request_id", x.id),
+		slog.String("route", x.route),
+		slog.Int("status", x.status),
+		slog.String("code", x.code),
+		slog.String("option", x.option),
+		slog.Int("attempts", x.attempts),
+		slog.String("end", string(x.end)),
+		slog.Bool("stream", x.stream != nil),
+		slog.Int64("bytes_in", x.in),
+		slog.Int64("bytes_out", x.out),
+		slog.Float64("first_ms", ms(x.first)),
+		slog.Float64("total_ms", ms(time.Since(x.began))),
+	}
+	x.edge.log.LogAttrs(ctx, level, "request", attrs[:]...)
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,228 @@
+package edge
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/walk"
+)
+
+// Names of routes, as the log has them: the paths of openapi.yaml.
+const (
+	routeModels = "/v1/models"
+	routeModel  = "/v1/models/{id}"
+	routeChat   = "/v1/chat/completions"
+	routeWork   = "/api/v1/work/{primitive}"
+	routeHealth = "/healthz"
+	routeReady  = "/readyz"
+)
+
+// route is one path of openapi.yaml.
+type route struct {
+	name   string
+	method string
+	allow  string
+	open   bool // answered without a key
+	serve  func(x *exchange, arg string) *Refusal
+}
+
+// routes are all of them. A test holds them against openapi.yaml.
+var routes = map[string]*route{
+	routeModels: {name: routeModels, method: http.MethodGet, allow: "GET, HEAD", serve: (*exchange).listModels},
+	routeModel:  {name: routeModel, method: http.MethodGet, allow: "GET, HEAD", serve: (*exchange).getModel},
+	routeChat:   {name: routeChat, method: http.MethodPost, allow: "POST", serve: (*exchange).createChatCompletion},
+	routeWork:   {name: routeWork, method: http.MethodPost, allow: "POST", serve: (*exchange).doWork},
+	routeHealth: {name: routeHealth, method: http.MethodGet, allow: "GET, HEAD", open: true, serve: (*exchange).getHealth},
+	routeReady:  {name: routeReady, method: http.MethodGet, allow: "GET, HEAD", open: true, serve: (*exchange).getReadiness},
+}
+
+// find matches the path as it came, before any decoding or cleaning: a path is
+// one of ours to the byte, or it is nothing. Nothing is ever redirected.
+func find(r *http.Request) (to *route, arg string) {
+	path := r.URL.EscapedPath()
+	if rest, ok := strings.CutPrefix(path, "/v1/models/"); ok {
+		if id, err := url.PathUnescape(rest); err == nil && isCleanID(id) {
+			return routes[routeModel], id
+		}
+		return nil, ""
+	}
+	if rest, ok := strings.CutPrefix(path, "/api/v1/work/"); ok {
+		if _, err := chain.ParsePrimitive(rest); err == nil {
+			return routes[routeWork], rest
+		}
+		return nil, ""
+	}
+	if strings.ContainsAny(path, "{}") {
+		return nil, ""
+	}
+	return routes[path], ""
+}
+
+// isCleanID refuses ids that are a walk through directories.
+func isCleanID(id string) bool {
+	for seg := range strings.SplitSeq(id, "/") {
+		if seg == "" || seg == "." || seg == ".." {
+			return false
+		}
+	}
+	return true
+}
+
+// createChatCompletion serves POST /v1/chat/completions.
+func (x *exchange) createChatCompletion(string) *Refusal {
+	w := &Work{Primitive: chain.LLMChat}
+	read := func(w *Work) *Refusal {
+		c, err := readChat(w.Body, x.edge.limits)
+		if err != nil {
+			return asRefusal(err)
+		}
+		w.Model, w.Stream, w.Usage = c.model, c.stream, c.stream && c.usage
+		return nil
+	}
+	return x.work(w, read, func(w *Work) walk.Deliver {
+		if w.Stream {
+			x.stream = x.newEvents()
+			return x.stream.deliver
+		}
+		return x.deliverWhole
+	})
+}
+
+// doWork serves POST /api/v1/work/{primitive}.
+func (x *exchange) doWork(primitive string) *Refusal {
+	w := &Work{Primitive: chain.Primitive(primitive)}
+	read := func(w *Work) *Refusal {
+		model, payload, err := readWork(w.Body, w.Primitive, x.edge.limits)
+		if err != nil {
+			return asRefusal(err)
+		}
+		w.Model, w.Body = model, payload
+		return nil
+	}
+	return x.work(w, read, func(*Work) walk.Deliver { return x.deliverOutput })
+}
+
+// asRefusal gives an error of the scanner as what it is.
+func asRefusal(err error) *Refusal {
+	if r, ok := err.(*Refusal); ok { //nolint:errorlint // the scanner wraps nothing
+		return r
+	}
+	return Refuse(InternalError, "an error of the edge itself")
+}
+
+// deliverWhole is the walk.Deliver of a plain chat: the answer goes out as it
+// came, in one write.
+func (x *exchange) deliverWhole(a walk.Attempt, data [][]byte) error {
+	if len(data) == 1 {
+		return x.answer(a, data[0])
+	}
+	return x.answer(a, bytes.Join(data, nil))
+}
+
+// deliverOutput is the walk.Deliver of POST /api/v1/work.
+func (x *exchange) deliverOutput(a walk.Attempt, data [][]byte) error {
+	output := bytes.Join(data, nil)
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(WorkResponse{Output: output, Option: string(a.Option.ID), Attempts: a.Number, RequestID: x.id}); err != nil {
+		x.option = string(a.Option.ID)
+		x.spoilt = Refuse(UpstreamError, "the answer of %s is not JSON", a.Option.ID)
+		return x.spoilt
+	}
+	return x.answer(a, body.Bytes())
+}
+
+// answer writes a whole answer and names what gave it.
+func (x *exchange) answer(a walk.Attempt, body []byte) error {
+	if x.wrote {
+		return errEnded
+	}
+	x.option = string(a.Option.ID)
+	h := x.w.Header()
+	h[headerOption] = []string{x.option}
+	h[headerAttempts] = []string{strconv.Itoa(a.Number)}
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	x.status, x.wrote = http.StatusOK, true
+	x.w.WriteHeader(http.StatusOK)
+	return x.write(body)
+}
+
+// listModels serves GET /v1/models.
+func (x *exchange) listModels(string) *Refusal {
+	if refusal := readWishes(x.r.Header, new(Work)); refusal != nil {
+		return refusal
+	}
+	m := x.edge.worker.Models()
+	list := ModelList{Object: "list", Data: []ModelObject{autoModel(m)}}
+	if x.edge.agents {
+		for _, a := range m.Agents {
+			list.Data = append(list.Data, a.object())
+		}
+	}
+	return x.reply(http.StatusOK, list)
+}
+
+// getModel serves GET /v1/models/{id}.
+func (x *exchange) getModel(id string) *Refusal {
+	if refusal := readWishes(x.r.Header, new(Work)); refusal != nil {
+		return refusal
+	}
+	m := x.edge.worker.Models()
+	if id == Auto {
+		return x.reply(http.StatusOK, autoModel(m))
+	}
+	for _, a := range m.Agents {
+		if a.ID == id {
+			return x.reply(http.StatusOK, a.object())
+		}
+	}
+	return Refuse(ModelNotFound, "there is no model %q: GET /v1/models lists what there is", clip(id, 128))
+}
+
+func autoModel(m Models) ModelObject {
+	return Model{ID: Auto, Name: "Auto", OwnedBy: "chordwheel", Created: m.Issued}.object()
+}
+
+func (m Model) object() ModelObject {
+	o := ModelObject{ID: m.ID, Name: m.Name, Object: "model", OwnedBy: m.OwnedBy}
+	if !m.Created.IsZero() {
+		o.Created = m.Created.Unix()
+	}
+	return o
+}
+
+// getHealth serves GET /healthz.
+func (x *exchange) getHealth(string) *Refusal { return x.reply(http.StatusOK, Health{Status: "ok"}) }
+
+// getReadiness serves GET /readyz.
+func (x *exchange) getReadiness(string) *Refusal {
+	if x.edge.gate.closing() {
+		return Refuse(Overloaded, "the device is shutting down")
+	}
+	if err := x.edge.worker.Ready(); err != nil {
+		f := failureOf(err)
+		if f.status < http.StatusInternalServerError {
+			f.status = http.StatusServiceUnavailable
+		}
+		x.refuse(f)
+		return nil
+	}
+	return x.reply(http.StatusOK, Health{Status: "ready"})
+}
+
+// reply writes v as a whole answer.
+func (x *exchange) reply(status int, v any) *Refusal {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return Refuse(InternalError, "an error of the edge itself")
+	}
+	x.json(status, b)
+	return nil
+}
