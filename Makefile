@@ -57,7 +57,8 @@ size: build ## fail if the binary outgrew its budget
 	if [ "$$size" -ge $(MAX_SIZE) ]; then echo "size: $(BINARY) has $$size bytes, the budget is $(MAX_SIZE)" >&2; exit 1; fi; \
 	echo "size: $$size of $(MAX_SIZE) bytes"
 
-e2e: build ## the real openai client against the real binary (needs node and npm)
+e2e: build ## the README's lines, then the real openai client (needs curl, node, npm)
+	@tools/readme.sh
 	@command -v npm >/dev/null || { echo "e2e: npm is missing: apt-get install nodejs npm" >&2; exit 1; }
 	cd examples/openai-client && npm ci --ignore-scripts --no-audit --no-fund && npm test
 

@@ -159,6 +159,9 @@ func checkSources(tree fs.FS, table []row, marks []mark) []string {
 			return err
 		}
 		out = append(out, findMarks(name, text, marks)...)
+		if path.Ext(name) == ".md" {
+			out = append(out, checkLinks(tree, name, text)...)
+		}
 		if path.Ext(name) != ".go" || strings.Contains(name, "testdata/") {
 			return nil
 		}
@@ -209,6 +212,23 @@ func findMarks(name, text string, marks []mark) []string {
 		if at := re.FindStringIndex(text); at != nil {
 			line := 1 + strings.Count(text[:at[0]], "\n")
 			out = append(out, fmt.Sprintf("%s:%d: %q is %s", name, line, strings.TrimSpace(text[at[0]:at[1]]), m.what))
+		}
+	}
+	return out
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// checkLinks follows the links of a page that lead into the repository.
+func checkLinks(tree fs.FS, name, text string) []string {
+	var out []string
+	for _, m := range link.FindAllStringSubmatch(text, -1) {
+		target, _, _ := strings.Cut(m[1], "#")
+		if target == "" || strings.Contains(target, "://") {
+			continue
+		}
+		if _, err := fs.Stat(tree, path.Join(path.Dir(name), target)); err != nil {
+			out = append(out, fmt.Sprintf("%s: links to %s, which is not there", name, m[1]))
 		}
 	}
 	return out

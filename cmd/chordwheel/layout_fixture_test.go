@@ -83,6 +83,8 @@ func TestSourceRules(t *testing.T) {
 		{"somebody's machine", "docs/a.md", "look\nat /home/" + "jo/x", "docs/a.md:2"},
 		{"a path of the product", "docs/a.md", "POST /api/v1/work/llm.chat", ""},
 		{"unfinished work", "docs/a.md", "TO" + "DO: more", "unfinished"},
+		{"a dead link", "docs/a.md", "see [b](b.md#x)", "links to b.md#x"},
+		{"a live link", "docs/a.md", "see [itself](../docs/a.md#x), [far](https://example.org/b.md), [below](#x)", ""},
 		{"a binary file is no text", "docs/a.png", "\x00 TO" + "DO", ""},
 		{"what others installed", "examples/x/node_modules/y/index.js", "TO" + "DO", ""},
 		{"a broken file", "chain/chain.go", "package", "expected"},

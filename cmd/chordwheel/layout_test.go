@@ -37,8 +37,8 @@ var vocabulary = []string{
 // sockets and files are looked for among direct imports only: the core of
 // libp2p brings net and os in, without using them for us.
 var (
-	sockets = []string{"net", "net/http/...", "net/rpc/...", "net/smtp", "net/textproto", "crypto/tls", "syscall"}
-	files   = []string{"os", "os/...", "path/filepath", "io/ioutil"}
+	sockets = []string{"net", "net/http/...", "net/rpc/...", "net/smtp", "net/textproto", "crypto/tls"}
+	files   = []string{"os", "os/...", "path/filepath", "io/ioutil", "syscall", sys}
 	// machinery must not even come in through another package.
 	machinery = []string{"net/http", "crypto/tls", "github.com/quic-go/...", "github.com/libp2p/go-libp2p/p2p/net/swarm", bbolt}
 )

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Runs the README's first lines as they are printed: starts `up` in an empty
+# home, then the chat line and the curl line, and looks for an answer in each.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+home=$(mktemp -d)
+up=
+# The only process ended here is the one started below.
+finish() {
+	if [ -n "$up" ]; then kill "$up" 2>/dev/null && wait "$up" || true; fi
+	rm -rf "$home"
+}
+trap finish EXIT
+export XDG_DATA_HOME=$home/data XDG_CONFIG_HOME=$home/config
+
+fail() { echo "readme: $*" >&2; sed 's/^/  /' "$home/log" >&2; exit 1; }
+
+mkfifo "$home/out"
+bin/chordwheel up --json >"$home/out" 2>"$home/log" &
+up=$!
+start=$(date +%s%N)
+exec 3<"$home/out" # open to the end, so that up may print more
+IFS= read -r -u 3 -t 30 ready || fail "up printed no ready line"
+echo "readme: ready after $((($(date +%s%N) - start) / 1000000)) ms"
+grep -q '"edge":"http://127.0.0.1:7420/v1"' <<<"$ready" || fail "the edge is not where README says, is port 7420 in use? $ready"
+
+# line PREFIX: the one line of README that begins so.
+line() { grep -m1 "^$1" README.md || fail "README has no line that begins with $1"; }
+
+chat=$(line 'bin/chordwheel chat ')
+answer=$(bash -c "$chat" 2>>"$home/log") || fail "failed: $chat"
+[ -n "$answer" ] || fail "no answer to: $chat"
+
+curl=$(line 'curl ')
+answer=$(bash -c "$curl" 2>>"$home/log") || fail "failed: $curl"
+grep -qE '"content": ?"[^"]' <<<"$answer" || fail "no answer to: $curl: $answer"
+echo "readme: the lines work as printed"
