@@ -1,0 +1,84 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// Limits on a model list.
+const (
+	maxModelList = 1 << 20
+	maxModels    = 1000
+	modelsWait   = 5 * time.Second
+)
+
+// Models asks the server at endpoint for the ids of its models, without a key:
+// this is how local servers are found and their health is seen. It takes at most
+// 5 s and 1 MiB, and gives at most 1,000 ids, in the server's order. A server
+// without models gives none and no error. Ids that are no names (empty, over
+// 256 bytes, with control characters) are left out.
+func (a *Adapter) Models(ctx context.Context, endpoint string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, modelsWait)
+	defer cancel()
+	u, err := join(endpoint, modelsPath)
+	if err != nil {
+		return nil, err
+	}
+	r := &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Accept": acceptPlain, "Accept-Encoding": identity, "User-Agent": userAgent}}
+	resp, err := a.transport.roundTrip(r.WithContext(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("models of %s: %w", clip(endpoint), err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("models of %s: the server answered %d", clip(endpoint), resp.StatusCode)
+	}
+	text, err := body(resp, maxModelList)
+	if err != nil {
+		return nil, fmt.Errorf("models of %s: %w", clip(endpoint), err)
+	}
+	b, err := io.ReadAll(text)
+	if err != nil {
+		return nil, fmt.Errorf("models of %s: %w", clip(endpoint), err)
+	}
+	ids, err := readModels(b)
+	if err != nil {
+		return nil, fmt.Errorf("models of %s: %w", clip(endpoint), err)
+	}
+	return ids, nil
+}
+
+// readModels reads a model list: {"data":[{"id":…}]}.
+func readModels(b []byte) ([]string, error) {
+	var list struct {
+		Data *[]struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(b, &list); err != nil || list.Data == nil {
+		return nil, errNotList
+	}
+	var ids []string
+	for _, m := range *list.Data {
+		if named(m.ID) && len(ids) < maxModels {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids, nil
+}
+
+var errNotList = fmt.Errorf("the answer is no model list: %w", errBroken)
+
+func named(id string) bool {
+	for _, r := range id {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0xfffd {
+			return false
+		}
+	}
+	return id != "" && len(id) <= 256
+}
