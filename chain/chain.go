@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -67,7 +68,9 @@ var (
 	ErrFuture       = errors.New("it was issued in the future")
 	ErrRollback     = errors.New("a newer one was accepted before")
 	ErrEquivocation = errors.New("another body under a sequence number that was accepted before")
-	ErrProtest      = errors.New("it answers another protest, device or chain")
+	ErrProtest      = errors.New("it answers another protest")
+	ErrDevice       = errors.New("it is made out to another device")
+	ErrExtends      = errors.New("it extends another chain")
 )
 
 // Leeway is how far in the future a signed time of issue may lie. Expiry has none.
@@ -117,8 +120,9 @@ func (c *Chain) Expired(now time.Time) bool { return InstantOf(now) >= c.head.Ex
 func (c *Chain) Stale(now time.Time) bool { return InstantOf(now) >= c.head.RefreshAfter }
 
 // Verify checks a signed head and its body against the trust, the slot they
-// were asked for, the slot's mark and the time, in that order. The error wraps
-// exactly one refusal.
+// were asked for, the time and the slot's mark, in that order, and the body last:
+// not a byte of it is read before its address is known to be the signed one. The
+// chain keeps copies of head and body. The error wraps exactly one refusal.
 func (t Trust) Verify(slot Slot, head, body []byte, mark Mark, now time.Time) (*Chain, error) {
 	c, err := t.verify(slot, head, body, mark, now)
 	if err != nil {
@@ -127,7 +131,7 @@ func (t Trust) Verify(slot Slot, head, body []byte, mark Mark, now time.Time) (*
 	return c, nil
 }
 
-func (t Trust) verify(slot Slot, envelope, bytes []byte, mark Mark, now time.Time) (*Chain, error) {
+func (t Trust) verify(slot Slot, envelope, body []byte, mark Mark, now time.Time) (*Chain, error) {
 	payload, err := t.open(DomainChain, envelope)
 	if err != nil {
 		return nil, err
@@ -140,7 +144,7 @@ func (t Trust) verify(slot Slot, envelope, bytes []byte, mark Mark, now time.Tim
 	case h.Mesh != t.Mesh:
 		return nil, ErrMesh
 	case h.Scope != slot.Scope || h.Primitive != slot.Primitive:
-		return nil, fmt.Errorf("%w: it says %s", ErrSlot, clip(Slot{h.Scope, h.Primitive}.String()))
+		return nil, fmt.Errorf("%w: it says %q", ErrSlot, clip(Slot{h.Scope, h.Primitive}.String()))
 	case h.Seq == 0 || h.Seq > 1<<62 || h.Issued <= 0 || h.RefreshAfter < h.Issued || h.Expires <= h.Issued || h.Expires < h.RefreshAfter:
 		return nil, fmt.Errorf("%w: sequence or times out of order", ErrContent)
 	case h.Issued > InstantOf(now.Add(Leeway)):
@@ -151,17 +155,20 @@ func (t Trust) verify(slot Slot, envelope, bytes []byte, mark Mark, now time.Tim
 	if err := mark.admit(h); err != nil {
 		return nil, err
 	}
-	b, err := DecodeBody(bytes)
+	if len(body) > MaxBodyBytes {
+		return nil, fmt.Errorf("%w: body of %d bytes, at most %d", ErrContent, len(body), MaxBodyBytes)
+	}
+	if CIDOf(body) != h.Body {
+		return nil, ErrBody
+	}
+	b, err := DecodeBody(body)
 	if err != nil {
 		return nil, err
 	}
-	if CIDOf(bytes) != h.Body {
-		return nil, ErrBody
-	}
 	if b.Primitive != slot.Primitive {
-		return nil, fmt.Errorf("%w: the body is for %s", ErrSlot, clip(string(b.Primitive)))
+		return nil, fmt.Errorf("%w: the body is for %q", ErrSlot, clip(string(b.Primitive)))
 	}
-	return &Chain{head: h, body: b, envelope: envelope, bytes: bytes}, nil
+	return &Chain{head: h, body: b, envelope: bytes.Clone(envelope), bytes: bytes.Clone(body)}, nil
 }
 
 // open opens an envelope that only the orchestrator may have signed.
@@ -259,8 +266,14 @@ func (t Trust) verifyExtension(of *Chain, nonce string, device PeerID, envelope 
 		return nil, ErrMesh
 	case (Slot{e.Scope, e.Primitive}) != of.Slot():
 		return nil, ErrSlot
-	case e.Body != of.head.Body || e.Nonce != nonce || e.Device != device || nonce == "":
+	case e.Device != device || device == "":
+		return nil, ErrDevice
+	case e.Body != of.head.Body:
+		return nil, ErrExtends
+	case e.Nonce != nonce || nonce == "":
 		return nil, ErrProtest
+	case e.Issued <= 0 || e.Expires <= e.Issued:
+		return nil, fmt.Errorf("%w: times out of order", ErrContent)
 	case e.Issued > InstantOf(now.Add(Leeway)):
 		return nil, ErrFuture
 	case InstantOf(now) >= e.Expires:

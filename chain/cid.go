@@ -44,7 +44,11 @@ func (c CID) String() string {
 	if c == "" {
 		return ""
 	}
-	return cid.MustParse([]byte(c)).String()
+	parsed, err := cid.Cast([]byte(c))
+	if err != nil {
+		return "(not a CID)" // made by a conversion, not by this package
+	}
+	return parsed.String()
 }
 
 // MarshalText makes CIDs readable in JSON.

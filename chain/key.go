@@ -36,7 +36,10 @@ var (
 // MaxEnvelopeBytes bounds a signed envelope of any kind.
 const MaxEnvelopeBytes = 64 << 10
 
-// Key is the identity of a node: an Ed25519 key. The zero value signs nothing.
+var errNoKey = errors.New("no identity key")
+
+// Key is the identity of a node: an Ed25519 key. The zero value signs nothing
+// and is nobody.
 type Key struct{ private crypto.PrivKey }
 
 // NewKey makes a key from random, or from the system's source if random is nil.
@@ -61,13 +64,21 @@ func ParseKey(b []byte) (Key, error) {
 }
 
 // Bytes gives the key in the libp2p protobuf form: a secret.
-func (k Key) Bytes() ([]byte, error) { return crypto.MarshalPrivateKey(k.private) }
+func (k Key) Bytes() ([]byte, error) {
+	if k.private == nil {
+		return nil, errNoKey
+	}
+	return crypto.MarshalPrivateKey(k.private)
+}
 
 // Private gives the key to the host, the only other place that signs with it.
 func (k Key) Private() crypto.PrivKey { return k.private }
 
-// PeerID is the identity that others see.
+// PeerID is the identity that others see; "" for the zero value.
 func (k Key) PeerID() PeerID {
+	if k.private == nil {
+		return ""
+	}
 	id, err := peer.IDFromPrivateKey(k.private)
 	if err != nil {
 		panic("BUG: an Ed25519 key has a peer ID: " + err.Error())
@@ -92,6 +103,9 @@ func (s *sealed) UnmarshalRecord(b []byte) error { s.payload = b; return nil }
 // Seal signs payload in domain d. The envelope's payload type is "/" and the
 // domain's name.
 func (k Key) Seal(d Domain, payload []byte) ([]byte, error) {
+	if k.private == nil {
+		return nil, fmt.Errorf("sign for %s: %w", d, errNoKey)
+	}
 	envelope, err := record.Seal(&sealed{d, payload}, k.private)
 	if err != nil {
 		return nil, fmt.Errorf("sign for %s: %w", d, err)
@@ -99,35 +113,48 @@ func (k Key) Seal(d Domain, payload []byte) ([]byte, error) {
 	return envelope.Marshal()
 }
 
-// Open checks an envelope's signature, domain, payload type and form, and
-// returns who signed it and what. Whether that signer may say so is the
-// caller's question. Errors wrap ErrSignature, ErrDomain or ErrEncoding.
+// Open checks an envelope's form, key, payload type, and signature in a domain, and
+// returns who signed it and what. Whether that signer may say so is the caller's
+// question. Errors wrap ErrEncoding, ErrSigner, ErrDomain or ErrSignature, in
+// that order: what is cheap to refuse is refused before a signature is checked.
 func Open(d Domain, envelope []byte) (PeerID, []byte, error) {
-	if len(envelope) > MaxEnvelopeBytes {
-		return "", nil, fmt.Errorf("%w: envelope of %d bytes", ErrEncoding, len(envelope))
-	}
-	// The library compares the domain by checking the signature over it, so a
-	// foreign domain and a false signature look alike here; the payload type,
-	// which it does not compare, tells them apart.
-	plain, err := record.UnmarshalEnvelope(envelope)
+	plain, err := parseEnvelope(envelope)
 	if err != nil {
-		return "", nil, fmt.Errorf("%w: envelope", ErrEncoding)
+		return "", nil, err
 	}
-	s := &sealed{domain: d}
-	if !bytes.Equal(plain.PayloadType, s.Codec()) {
-		return "", nil, fmt.Errorf("%w: want %s", ErrDomain, d)
-	}
-	if _, err := record.ConsumeTypedEnvelope(envelope, s); err != nil {
-		return "", nil, ErrSignature
-	}
-	// Protobuf accepts unknown fields and several encodings of one message:
-	// only the form that we would write ourselves has one hash.
-	if again, err := plain.Marshal(); err != nil || !bytes.Equal(again, envelope) {
-		return "", nil, fmt.Errorf("%w: envelope has other bytes than its content", ErrEncoding)
-	}
-	id, err := peer.IDFromPublicKey(plain.PublicKey)
-	if err != nil || plain.PublicKey.Type() != crypto.Ed25519 {
+	if plain.PublicKey.Type() != crypto.Ed25519 {
 		return "", nil, fmt.Errorf("%w: not an Ed25519 key", ErrSigner)
 	}
-	return PeerID(id.String()), plain.RawPayload, nil
+	// The library signs over the domain, but never compares the payload type.
+	// Here each domain has one type: comparing it first tells an object of
+	// another kind from a false signature.
+	opened := &sealed{domain: d}
+	if !bytes.Equal(plain.PayloadType, opened.Codec()) {
+		return "", nil, fmt.Errorf("%w: want %s", ErrDomain, d)
+	}
+	if _, err := record.ConsumeTypedEnvelope(envelope, opened); err != nil {
+		return "", nil, ErrSignature
+	}
+	id, err := peer.IDFromPublicKey(plain.PublicKey)
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: %w", ErrSigner, err)
+	}
+	return PeerID(id.String()), opened.payload, nil
+}
+
+// parseEnvelope reads an envelope whose bytes are the ones that we would write
+// ourselves. Protobuf accepts unknown fields and several encodings of one
+// message; only one form has one hash.
+func parseEnvelope(b []byte) (*record.Envelope, error) {
+	if len(b) > MaxEnvelopeBytes {
+		return nil, fmt.Errorf("%w: envelope of %d bytes, at most %d", ErrEncoding, len(b), MaxEnvelopeBytes)
+	}
+	e, err := record.UnmarshalEnvelope(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: envelope", ErrEncoding)
+	}
+	if again, err := e.Marshal(); err != nil || !bytes.Equal(again, b) {
+		return nil, fmt.Errorf("%w: envelope has other bytes than its content", ErrEncoding)
+	}
+	return e, nil
 }

@@ -2,9 +2,12 @@ package chain
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
@@ -68,7 +71,7 @@ func ParseScope(s string) (ScopeID, error) {
 		return "", fmt.Errorf("scope %q: flavour must be workspace, session or device", clip(s))
 	}
 	if len(s) > MaxScopeID || !printable(id) {
-		return "", fmt.Errorf("scope %q: the id must be printable, without spaces, at most %d bytes in all", clip(s), MaxScopeID)
+		return "", fmt.Errorf("scope %q: want printable characters without spaces, at most %d bytes in all", clip(s), MaxScopeID)
 	}
 	return ScopeID(s), nil
 }
@@ -76,21 +79,29 @@ func ParseScope(s string) (ScopeID, error) {
 // ParsePrimitive checks s and returns it as a Primitive: lower-case words
 // joined by dots.
 func ParsePrimitive(s string) (Primitive, error) {
-	ok := s != "" && len(s) <= 64
-	for _, r := range s {
-		ok = ok && (r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
+	ok := len(s) <= 64
+	for word := range strings.SplitSeq(s, ".") {
+		ok = ok && word != ""
+		for _, r := range word {
+			ok = ok && (r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' || r == '-')
+		}
 	}
-	if !ok || s[0] == '.' || s[len(s)-1] == '.' {
+	if !ok {
 		return "", fmt.Errorf("primitive %q: want lower-case letters, digits and dots, such as %s", clip(s), LLMChat)
 	}
 	return Primitive(s), nil
 }
 
-// ParsePeerID checks that s is the text form of a libp2p peer ID.
+// ParsePeerID checks that s is a text form of the libp2p peer ID of an Ed25519
+// key, and returns its usual form.
 func ParsePeerID(s string) (PeerID, error) {
 	id, err := peer.Decode(s)
 	if err != nil {
-		return "", fmt.Errorf("peer ID %q: %w", clip(s), err)
+		return "", fmt.Errorf("peer ID %q: not a libp2p peer ID, such as 12D3KooW…", clip(s))
+	}
+	key, err := id.ExtractPublicKey()
+	if err != nil || key.Type() != crypto.Ed25519 {
+		return "", fmt.Errorf("peer ID %q: want one of an Ed25519 key, such as 12D3KooW…", clip(s))
 	}
 	return PeerID(id.String()), nil
 }
@@ -110,8 +121,21 @@ type Millis int64
 // MillisOf rounds d down to milliseconds.
 func MillisOf(d time.Duration) Millis { return Millis(d / time.Millisecond) }
 
-// Duration gives m as a duration.
-func (m Millis) Duration() time.Duration { return time.Duration(m) * time.Millisecond }
+// maxMillis is the longest duration that an object may name: a leap year.
+const maxMillis Millis = 366 * 24 * 3600 * 1000
+
+// Duration gives m as a duration; what a duration cannot hold becomes the
+// longest one of that sign.
+func (m Millis) Duration() time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	switch {
+	case int64(m) > most:
+		return math.MaxInt64
+	case int64(m) < -most:
+		return math.MinInt64
+	}
+	return time.Duration(m) * time.Millisecond
+}
 
 // MicroUSD is money: millionths of a US dollar.
 type MicroUSD int64
@@ -125,19 +149,25 @@ func PPMOf(share float64) PPM { return PPM(share*1e6 + 0.5) }
 // Share gives p as a number between 0 and 1.
 func (p PPM) Share() float64 { return float64(p) / 1e6 }
 
+// printable reports whether a name can stand in a log, a header and on a screen
+// without misleading anybody: no controls, spaces, invisible or direction-changing
+// characters. The list is spelled out so that it does not depend on a version of
+// Unicode; docs/chain.md repeats it.
 func printable(s string) bool {
 	for _, r := range s {
-		if r <= ' ' || r == 0x7f || r == 0xfffd || r >= 0x80 && r < 0xa0 {
+		switch {
+		case r <= ' ', r >= 0x7f && r <= 0xa0, r == 0xad, r == 0x1680, r >= 0x2000 && r <= 0x200f, r >= 0x2028 && r <= 0x202f,
+			r >= 0x205f && r <= 0x206f, r == 0x3000, r == 0xfeff, r == utf8.RuneError:
 			return false
 		}
 	}
 	return true
 }
 
-// clip keeps foreign text short enough for an error line.
+// clip keeps foreign text short enough for an error line; %q keeps it harmless.
 func clip(s string) string {
 	if len(s) > 64 {
-		return s[:64] + "…"
+		return strings.ToValidUTF8(s[:64], "") + "…"
 	}
 	return s
 }

@@ -75,6 +75,8 @@ type Limits struct {
 const (
 	MaxOptions   = 256
 	MaxBodyBytes = 512 << 10
+
+	maxText = 2048 // bytes of an endpoint, a model's name, a DID
 )
 
 // Validate checks o for what a device relies on. It does not refuse an
@@ -83,8 +85,10 @@ func (o *Option) Validate() error {
 	switch {
 	case o.ID == "" || len(o.ID) > MaxNameBytes || !printable(string(o.ID)):
 		return fmt.Errorf("option id %q: want 1 to %d printable bytes without spaces", clip(string(o.ID)), MaxNameBytes)
-	case o.Kind == "":
-		return fmt.Errorf("option %s: kind is missing", o.ID)
+	case o.Kind == "" || len(o.Kind) > MaxNameBytes || !printable(string(o.Kind)):
+		return fmt.Errorf("option %s: kind is missing or no name", o.ID)
+	case o.Data != AnyData && o.Data != LocalOnly: // what it forbids is not known here
+		return fmt.Errorf("option %s: unknown data class %q", o.ID, clip(string(o.Data)))
 	case o.Kind == Peer && o.Data == LocalOnly:
 		return fmt.Errorf("option %s: local-only data cannot have a peer slot", o.ID)
 	case len(o.Keys) > 16 || len(o.Requires) > 64 || len(o.Via) > 8 || len(o.Limits.Features) > 32:
@@ -92,11 +96,40 @@ func (o *Option) Validate() error {
 	case o.Tries < 0 || o.Tries > 64:
 		return fmt.Errorf("option %s: tries must be 0 to 64", o.ID)
 	}
-	for _, n := range []int64{int64(o.Cost.InputPerMtok), int64(o.Cost.OutputPerMtok), int64(o.Cost.PerCall), int64(o.Cost.Latency),
-		int64(o.Cost.FailureLatency), o.Cost.Weight, int64(o.Limits.FirstOutput), int64(o.Limits.Idle), int64(o.Limits.Total),
+	if err := o.validTexts(); err != nil {
+		return err
+	}
+	return o.validNumbers()
+}
+
+// validTexts bounds every text but the id and the kind.
+func (o *Option) validTexts() error {
+	for _, s := range []string{o.Agent, o.Adapter, o.Model, o.Endpoint, o.Domain} {
+		if len(s) > maxText {
+			return fmt.Errorf("option %s: a text in it is longer than %d bytes", o.ID, maxText)
+		}
+	}
+	long := tooLong(o.Keys) || tooLong(o.Requires) || tooLong(o.Via) || tooLong(o.Limits.Features)
+	if long {
+		return fmt.Errorf("option %s: a name in a list is empty or longer than %d bytes", o.ID, MaxNameBytes)
+	}
+	return nil
+}
+
+func tooLong[T ~string](names []T) bool {
+	return slices.ContainsFunc(names, func(n T) bool { return n == "" || len(n) > MaxNameBytes })
+}
+
+func (o *Option) validNumbers() error {
+	for _, n := range []int64{int64(o.Cost.InputPerMtok), int64(o.Cost.OutputPerMtok), int64(o.Cost.PerCall), o.Cost.Weight,
 		o.Limits.Payload, int64(o.Limits.Concurrency), int64(o.Limits.Context)} {
 		if n < 0 || n > 1<<53 {
 			return fmt.Errorf("option %s: a number in it is negative or too large", o.ID)
+		}
+	}
+	for _, m := range []Millis{o.Cost.Latency, o.Cost.FailureLatency, o.Limits.FirstOutput, o.Limits.Idle, o.Limits.Total} {
+		if m < 0 || m > maxMillis {
+			return fmt.Errorf("option %s: a duration in it is negative or over a year", o.ID)
 		}
 	}
 	for _, p := range []PPM{o.Cost.Reliability, o.Cost.Quality} {

@@ -89,7 +89,7 @@ func (r Rules) Validate() error {
 	d := r.WithDefaults()
 	for _, m := range []Millis{d.ReportInterval, d.CoolDown.Base, d.CoolDown.Max, d.CoolDown.PeerBase, d.CoolDown.PeerMax, d.CoolDown.KeyBase,
 		d.CoolDown.KeyMax, d.CoolDown.RetryAfter, d.Budgets.Interactive, d.Budgets.Batch, d.Budgets.Max} {
-		if m < 0 || m.Duration() > 366*24*time.Hour || m > 366*24*3600*1000 {
+		if m < 0 || m > maxMillis {
 			return fmt.Errorf("rules: a duration is negative or over a year")
 		}
 	}

@@ -2,6 +2,8 @@ package chain
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
 )
 
@@ -16,6 +18,10 @@ func (s Secret) Reveal() string { return string(s) }
 // String hides the value.
 func (Secret) String() string { return "***" }
 
+// Format hides the value from every verb of package fmt, also from one that does
+// not fit a string, which would print it in the complaint.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "***") }
+
 // GoString hides the value from %#v.
 func (Secret) GoString() string { return "***" }
 
@@ -25,5 +31,8 @@ func (Secret) LogValue() slog.Value { return slog.StringValue("***") }
 // MarshalJSON hides the value from JSON.
 func (Secret) MarshalJSON() ([]byte, error) { return json.Marshal("***") }
 
-// MarshalText hides the value from text encodings, CBOR and YAML among them.
+// MarshalText hides the value from text encodings, YAML among them.
 func (Secret) MarshalText() ([]byte, error) { return []byte("***"), nil }
+
+// MarshalCBOR hides the value from CBOR.
+func (Secret) MarshalCBOR() ([]byte, error) { return Marshal("***") }
