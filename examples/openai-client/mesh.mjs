@@ -3,10 +3,11 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
 
-const binary = resolve(import.meta.dirname, process.env.CHORDWHEEL_BINARY ?? "../../bin/chordwheel");
+const binary = process.env.CHORDWHEEL_BINARY ?? fileURLToPath(new URL("../../bin/chordwheel", import.meta.url));
 
 /** Starts `chordwheel up` with a catalogue. Returns the first device and how to stop all. */
 export async function startMesh(catalogue, env) {
