@@ -1,0 +1,254 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	"github.com/libp2p/go-libp2p/core/event"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/host/eventbus"
+	"github.com/multiformats/go-multiaddr"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/spoke"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// DeviceConfig says what a device node needs. Key, Trust and HubAddrs are
+// required. The callbacks are called one at a time from the node's own
+// goroutines; they must return soon, may call the node's methods but not Close,
+// and may be nil.
+type DeviceConfig struct {
+	Key      chain.Key
+	Trust    chain.Trust // who the hub is: pinned at joining
+	HubAddrs []string    // multiaddrs where the hub is looked for, and nowhere else
+	Listen   []string    // multiaddrs; none: nobody can dial this device
+	Host     HostFactory // nil: this machine's network
+	Log      *slog.Logger
+	Version  string // of the program
+
+	// AnnounceEvery is the pause between two announcements; 0 is 15 minutes.
+	AnnounceEvery time.Duration
+
+	// OnInvalidation: slot has a chain with seq and this prefix of the body's
+	// address (see [Prefix]). A hint: fetch.
+	OnInvalidation func(slot chain.Slot, seq uint64, prefix []byte)
+	// OnRevoked: a newer signed revocation list, verified.
+	OnRevoked func(list []byte)
+	// OnHub: the hub became reachable, or ceased to be.
+	OnHub func(up bool)
+	// OnWelcome: the hub answered a hello that the node said by itself, after
+	// a reconnection. Answers to Hello are not told again.
+	OnWelcome func(w wire.Welcome)
+	// OnRefused: the hub refused such a hello. The node goes on trying, slowly.
+	OnRefused func(r *spoke.Refusal)
+	// OnAnnounce: another device of a joined scope announced itself.
+	OnAnnounce func(p Presence)
+}
+
+// Device is the node of one device. It has one session with the hub at a
+// time. Methods may be called from many goroutines, between Start and Close.
+type Device struct {
+	cfg    DeviceConfig
+	hub    peer.ID
+	addrs  []multiaddr.Multiaddr
+	gater  gater
+	meter  meter
+	host   host.Host
+	gossip *gossip
+	cancel context.CancelFunc
+	group  sync.WaitGroup
+	once   sync.Once
+	wake   chan struct{} // room for one: the keeper looks again
+	opener chan struct{} // one token: whoever has it opens a session
+
+	teller teller
+
+	mu       sync.Mutex
+	link     link
+	announce *wire.Announce
+	number   uint64 // of the last announcement
+}
+
+// NewDevice checks cfg and makes a device that is not started.
+func NewDevice(cfg DeviceConfig) (*Device, error) {
+	if cfg.Key == (chain.Key{}) || cfg.Trust.Mesh == "" {
+		return nil, errors.New("mesh device: key and trust are required")
+	}
+	hub, err := peerID(cfg.Trust.Orchestrator)
+	if err != nil {
+		return nil, fmt.Errorf("mesh device: the pinned hub: %w", err)
+	}
+	if len(cfg.HubAddrs) == 0 {
+		return nil, errors.New("mesh device: no address of the hub is known; join with an invitation")
+	}
+	addrs, err := parse(cfg.HubAddrs)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := parse(cfg.Listen); err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.AnnounceEvery == 0 {
+		cfg.AnnounceEvery = 15 * time.Minute
+	}
+	d := &Device{cfg: cfg, hub: hub, addrs: addrs, wake: make(chan struct{}, 1), opener: make(chan struct{}, 1)}
+	// The pinned hub is the only peer that this version dials. Peers that
+	// bind to each other extend this function, not the gater.
+	d.gater.may = func(p peer.ID) bool { return p == hub }
+	d.opener <- struct{}{}
+	d.teller.init()
+	return d, nil
+}
+
+// Start makes the host and everything that a peer could ask for, then listens,
+// and begins to keep the connection once a Hello was given. It does not dial
+// before that. ctx is for the start alone; the device runs until Close. After an
+// error nothing runs.
+func (d *Device) Start(ctx context.Context) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	d.host, err = build(d.cfg.Key, d.cfg.Version, deviceLimits, &d.gater, &d.meter, d.cfg.Host, libp2p.ForceReachabilityPrivate())
+	if err != nil {
+		return err
+	}
+	run, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
+	defer func() {
+		if err != nil {
+			_ = d.Close()
+		}
+	}()
+	if d.gossip, err = newGossip(run, d.host, d.cfg.Trust, d.cfg.Log, pubsub.DefaultGossipSubParams(), d.heard); err != nil {
+		return err
+	}
+	if err = d.gossip.join(revokedTopic(d.cfg.Trust.Mesh), d.gossip.judge.revocations(), true); err != nil {
+		return err
+	}
+	d.host.ConnManager().Protect(d.hub, "hub")
+	events, err := d.host.EventBus().Subscribe([]any{new(event.EvtPeerConnectednessChanged), new(event.EvtLocalAddressesUpdated)}, eventbus.BufSize(64))
+	if err != nil {
+		return fmt.Errorf("mesh device: %w", err)
+	}
+	d.group.Add(3)
+	go d.watch(run, events)
+	go func() { defer d.group.Done(); d.teller.loop(run) }()
+	go d.keep(run)
+	return listen(d.host, d.cfg.Listen)
+}
+
+// Close ends the session, gossip and connections, and waits for all of it. It
+// may be called twice.
+func (d *Device) Close() error {
+	var err error
+	d.once.Do(func() {
+		if d.host == nil {
+			return
+		}
+		d.endSession()
+		d.cancel()
+		err = d.host.Close()
+		if d.gossip != nil {
+			d.gossip.group.Wait()
+		}
+		d.group.Wait()
+	})
+	return err
+}
+
+// PeerID is the device's identity.
+func (d *Device) PeerID() chain.PeerID { return d.cfg.Key.PeerID() }
+
+// Addrs gives the addresses that the device listens on.
+func (d *Device) Addrs() []string { return listening(d.host) }
+
+// Join makes keys the scopes whose topics the device takes part in; it
+// replaces what was joined before. The keys of each Welcome are joined by the
+// node; a device that starts without its hub joins those that it stored.
+func (d *Device) Join(keys ...wire.TopicKey) error { return d.gossip.setScopes(keys, true) }
+
+// SetRevocations takes over a signed revocation list from the disk. Those of
+// welcomes and gossip are taken by the node. The error wraps a refusal of package
+// chain.
+func (d *Device) SetRevocations(list []byte) error { return d.gossip.setRevoked(list) }
+
+// Announce makes a what the device says of itself in its scopes: now, after
+// each reconnection, and every AnnounceEvery. Seq is set by the node. An empty
+// membership ends it.
+func (d *Device) Announce(a wire.Announce) {
+	d.mu.Lock()
+	d.announce = &a
+	if len(a.Membership) == 0 {
+		d.announce = nil
+	}
+	d.link.announceAt = time.Time{}
+	d.mu.Unlock()
+	d.poke()
+}
+
+// publishAnnounce says it in every joined scope.
+func (d *Device) publishAnnounce(ctx context.Context) {
+	d.mu.Lock()
+	if d.announce == nil {
+		d.mu.Unlock()
+		return
+	}
+	d.number++
+	a := *d.announce
+	d.mu.Unlock()
+	a.Seq = d.number
+	data, err := wire.Encode(&a)
+	if err != nil {
+		d.cfg.Log.Warn("announcement not sent", "err", err)
+		return
+	}
+	for _, topic := range d.gossip.announceTopics() {
+		if err := d.gossip.publish(ctx, topic, data); err != nil {
+			// A scope that the membership does not cover, or ours has run out.
+			d.cfg.Log.Debug("announcement not sent", "err", err)
+		}
+	}
+}
+
+// heard passes on what came by gossip.
+func (d *Device) heard(_ string, data any) {
+	switch v := data.(type) {
+	case wire.Invalidation:
+		if scope, ok := d.gossip.scopeOf(v.Scope); ok && d.cfg.OnInvalidation != nil {
+			d.teller.hint(func() { d.cfg.OnInvalidation(chain.Slot{Scope: scope, Primitive: v.Primitive}, v.Seq, v.Prefix) })
+		}
+	case Presence:
+		if v.Membership.Peer != d.PeerID() && d.cfg.OnAnnounce != nil {
+			d.teller.hint(func() { d.cfg.OnAnnounce(v) })
+		}
+	case []byte:
+		if d.cfg.OnRevoked != nil {
+			d.teller.tell(func() { d.cfg.OnRevoked(v) })
+		}
+	}
+}
+
+// Stats says what the device's links do.
+func (d *Device) Stats() Stats {
+	s := Stats{Traffic: d.meter.traffic(), Gossip: d.gossip.stats()}
+	for _, p := range d.host.Network().Peers() {
+		s.Peers = append(s.Peers, chain.PeerID(p.String()))
+	}
+	d.mu.Lock()
+	if d.link.session != nil {
+		s.Sessions = 1
+	}
+	d.mu.Unlock()
+	return s
+}

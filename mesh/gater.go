@@ -1,0 +1,40 @@
+package mesh
+
+import (
+	"sync/atomic"
+
+	"github.com/libp2p/go-libp2p/core/connmgr"
+	"github.com/libp2p/go-libp2p/core/control"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/multiformats/go-multiaddr"
+)
+
+// gater lets every visitor in and lets only those dials out that may says
+// yes to. The hub's may is always no.
+type gater struct {
+	may   func(peer.ID) bool
+	asked atomic.Uint64 // dials it was asked about
+}
+
+var _ connmgr.ConnectionGater = (*gater)(nil)
+
+func nobody(peer.ID) bool { return false }
+
+func (g *gater) InterceptPeerDial(p peer.ID) bool {
+	g.asked.Add(1)
+	return g.may(p)
+}
+
+// InterceptAddrDial is asked after InterceptPeerDial, once for each address.
+func (g *gater) InterceptAddrDial(p peer.ID, _ multiaddr.Multiaddr) bool { return g.may(p) }
+
+func (g *gater) InterceptAccept(network.ConnMultiaddrs) bool { return true }
+
+// InterceptSecured is the last line: an outbound connection that came about in
+// another way than by a dial through the swarm.
+func (g *gater) InterceptSecured(d network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
+	return d != network.DirOutbound || g.may(p)
+}
+
+func (g *gater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }

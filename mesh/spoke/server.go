@@ -1,0 +1,224 @@
+package spoke
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// Handler is the hub behind the protocol. from is the peer that the transport
+// authenticated. A *Refusal goes to the device as it is; any other error is
+// logged here and crosses as CodeInternal. Methods are called from many
+// goroutines, at most one at a time per session, and after a Hello of that
+// session succeeded (but for Hello itself). ctx ends with the hub.
+type Handler interface {
+	Hello(ctx context.Context, from chain.PeerID, h wire.Hello) (wire.Welcome, error)
+	Report(ctx context.Context, from chain.PeerID, r wire.Report) (wire.ReportReply, error)
+	Fetch(ctx context.Context, from chain.PeerID, f wire.Fetch) (wire.FetchReply, error)
+	Protest(ctx context.Context, from chain.PeerID, p wire.Protest) (wire.ProtestReply, error)
+}
+
+// Caps on sessions. A session holds one frame at most, so half-read frames of
+// strangers cost a peer's 4 MB and 256 MB in the worst case that every one of
+// them pays with a connection.
+const (
+	SessionsPerPeer = 4
+	Sessions        = 2048
+	requests        = 100_000 // of one session; then the device opens another
+	maxStrikes      = 3       // refused hellos of one session
+)
+
+// Server is the hub's half. Give its Serve to the host as the stream handler.
+type Server struct {
+	handler Handler
+	log     *slog.Logger
+	ctx     context.Context // of the handlers; ends with Close
+	cancel  context.CancelFunc
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[network.Stream]peer.ID
+	perPeer  map[peer.ID]int
+	group    sync.WaitGroup
+
+	refused atomic.Uint64
+}
+
+// NewServer makes a server. It starts nothing.
+func NewServer(handler Handler, log *slog.Logger) *Server {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Server{handler: handler, log: log, ctx: ctx, cancel: cancel,
+		sessions: map[network.Stream]peer.ID{}, perPeer: map[peer.ID]int{}}
+}
+
+// Serve runs one session to its end.
+func (s *Server) Serve(stream network.Stream) {
+	from := stream.Conn().RemotePeer()
+	if code := s.admit(stream, from); code != network.StreamNoError {
+		s.refused.Add(1)
+		_ = stream.ResetWithError(code)
+		return
+	}
+	defer s.leave(stream, from)
+	if err := s.session(stream, chain.PeerID(from.String())); err != nil {
+		code := network.StreamErrorCode(network.StreamProtocolViolation)
+		if s.ctx.Err() != nil {
+			code = network.StreamShutdown
+		}
+		s.log.Debug("spoke session broken off", "peer", from.String(), "err", err)
+		_ = stream.ResetWithError(code)
+		return
+	}
+	_ = stream.Close()
+}
+
+// Open gives the number of sessions, and how many streams were refused for
+// want of room since the start.
+func (s *Server) Open() (sessions int, refused uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions), s.refused.Load()
+}
+
+// Close resets every session and waits for their handlers.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.cancel()
+	for stream := range s.sessions {
+		_ = stream.ResetWithError(network.StreamShutdown)
+	}
+	s.mu.Unlock()
+	s.group.Wait()
+}
+
+func (s *Server) admit(stream network.Stream, from peer.ID) network.StreamErrorCode {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return network.StreamShutdown
+	case s.perPeer[from] >= SessionsPerPeer || len(s.sessions) >= Sessions:
+		return network.StreamResourceLimitExceeded
+	}
+	s.sessions[stream] = from
+	s.perPeer[from]++
+	s.group.Add(1)
+	return network.StreamNoError
+}
+
+func (s *Server) leave(stream network.Stream, from peer.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, stream)
+	if s.perPeer[from]--; s.perPeer[from] == 0 {
+		delete(s.perPeer, from)
+	}
+	s.group.Done()
+}
+
+// session answers requests until the device ends the stream (nil) or breaks a
+// rule.
+func (s *Server) session(stream network.Stream, from chain.PeerID) error {
+	in := bufio.NewReaderSize(stream, 4096)
+	greeted, strikes := false, 0
+	wait := helloTimeout
+	for range requests {
+		_ = stream.SetReadDeadline(time.Now().Add(wait))
+		if _, err := in.Peek(1); err != nil {
+			if errors.Is(err, io.EOF) || greeted && timedOut(err) {
+				return nil
+			}
+			return err
+		}
+		if greeted {
+			_ = stream.SetReadDeadline(time.Now().Add(frameTimeout))
+		}
+		var request wire.Request
+		err := wire.Read(in, wire.MaxControl, &request)
+		if err != nil && !errors.Is(err, wire.ErrMessage) {
+			return err // what follows cannot be read
+		}
+		reply := s.answer(from, request, err, &greeted)
+		_ = stream.SetWriteDeadline(time.Now().Add(frameTimeout))
+		if err := wire.Write(stream, &reply); err != nil {
+			return err
+		}
+		wait = idleTimeout
+		if !greeted {
+			wait = helloTimeout
+			if strikes++; strikes == maxStrikes {
+				return nil // said why each time
+			}
+		}
+	}
+	return nil
+}
+
+// answer makes the reply to one request that was read with err.
+func (s *Server) answer(from chain.PeerID, q wire.Request, err error, greeted *bool) wire.Reply {
+	switch {
+	case errors.Is(err, wire.ErrUnknown):
+		return refuse(Refuse(CodeUnknown, "this hub does not know that kind of request"))
+	case err != nil:
+		return refuse(&Refusal{Code: CodeProtocol, Message: err.Error()})
+	case !*greeted && q.Hello == nil:
+		return refuse(Refuse(CodeProtocol, "a session begins with hello"))
+	}
+	var reply wire.Reply
+	switch {
+	case q.Hello != nil:
+		var w wire.Welcome
+		if w, err = s.handler.Hello(s.ctx, from, *q.Hello); err == nil {
+			*greeted = true
+			reply.Welcome = &w
+		} else {
+			*greeted = false // a member that lost its membership says no more here
+		}
+	case q.Report != nil:
+		var r wire.ReportReply
+		r, err = s.handler.Report(s.ctx, from, *q.Report)
+		reply.Report = &r
+	case q.Fetch != nil:
+		var r wire.FetchReply
+		r, err = s.handler.Fetch(s.ctx, from, *q.Fetch)
+		reply.Fetch = &r
+	case q.Protest != nil:
+		var r wire.ProtestReply
+		r, err = s.handler.Protest(s.ctx, from, *q.Protest)
+		reply.Protest = &r
+	}
+	if err == nil {
+		err = reply.Validate()
+	}
+	if err != nil {
+		return refuse(s.refusal(from, err))
+	}
+	return reply
+}
+
+func refuse(r *Refusal) wire.Reply { return wire.Reply{Refusal: r.wire()} }
+
+// refusal turns a handler's error into what the device may know of it.
+func (s *Server) refusal(from chain.PeerID, err error) *Refusal {
+	var r *Refusal
+	if errors.As(err, &r) {
+		return r
+	}
+	if s.ctx.Err() != nil {
+		return Refuse(CodeShutdown, "it is stopping: try later")
+	}
+	s.log.Error("answering a device failed", "peer", string(from), "err", err)
+	return Refuse(CodeInternal, "it failed to answer; its log says why")
+}
