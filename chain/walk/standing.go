@@ -81,7 +81,7 @@ func (t table) evict() {
 // It reports whether the failure counted.
 func (k *mark) raise(class chain.Class, started, now time.Time) bool {
 	k.class = class
-	if k.failures > 0 && !started.After(k.noted) {
+	if k.failures > 0 && started.Before(k.noted) {
 		return false
 	}
 	if k.failures < 32 {
