@@ -7,11 +7,16 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"io"
-	"testing"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
 )
+
+// T is what failing a test takes: a *testing.T, B or F, or a *rapid.T.
+type T interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
 
 // Slot is what chains are for unless a test says otherwise.
 var Slot = chain.Slot{Scope: chain.DefaultScope, Primitive: chain.LLMChat}
@@ -69,13 +74,13 @@ func (h Hub) For(scope chain.ScopeID, primitive chain.Primitive) Hub {
 }
 
 // Body gives the bytes of a body for h's slot; see [Options] for the text.
-func (h Hub) Body(t testing.TB, text string) []byte {
+func (h Hub) Body(t T, text string) []byte {
 	t.Helper()
 	return h.BodyWith(t, text, chain.Rules{})
 }
 
 // BodyWith is Body with rules.
-func (h Hub) BodyWith(t testing.TB, text string, rules chain.Rules) []byte {
+func (h Hub) BodyWith(t T, text string, rules chain.Rules) []byte {
 	t.Helper()
 	body := chain.Body{Primitive: h.Slot.Primitive, Options: Options(t, text), Rules: rules}
 	if err := body.Validate(); err != nil {
@@ -95,13 +100,13 @@ func (h Hub) HeadOf(body []byte, now time.Time) chain.Head {
 }
 
 // Head signs HeadOf.
-func (h Hub) Head(t testing.TB, body []byte, now time.Time) []byte {
+func (h Hub) Head(t T, body []byte, now time.Time) []byte {
 	t.Helper()
 	return h.Sign(t, chain.DomainChain, h.HeadOf(body, now))
 }
 
 // Sign seals any object in any domain: a changed head, say.
-func (h Hub) Sign(t testing.TB, domain chain.Domain, object any) []byte {
+func (h Hub) Sign(t T, domain chain.Domain, object any) []byte {
 	t.Helper()
 	envelope, err := h.Key.Seal(domain, Encode(t, object))
 	if err != nil {
@@ -111,13 +116,13 @@ func (h Hub) Sign(t testing.TB, domain chain.Domain, object any) []byte {
 }
 
 // Chain gives a verified chain of the options in text.
-func (h Hub) Chain(t testing.TB, text string, now time.Time) *chain.Chain {
+func (h Hub) Chain(t T, text string, now time.Time) *chain.Chain {
 	t.Helper()
 	return h.ChainWith(t, text, chain.Rules{}, now)
 }
 
 // ChainWith is Chain with rules.
-func (h Hub) ChainWith(t testing.TB, text string, rules chain.Rules, now time.Time) *chain.Chain {
+func (h Hub) ChainWith(t T, text string, rules chain.Rules, now time.Time) *chain.Chain {
 	t.Helper()
 	body := h.BodyWith(t, text, rules)
 	c, err := h.Trust.Verify(h.Slot, h.Head(t, body, now), body, chain.Mark{}, now)
@@ -128,7 +133,7 @@ func (h Hub) ChainWith(t testing.TB, text string, rules chain.Rules, now time.Ti
 }
 
 // ExtensionOf gives an unsigned extension of a chain that holds for 5 minutes.
-func (h Hub) ExtensionOf(t testing.TB, of *chain.Chain, nonce string, device chain.PeerID, text string, now time.Time) chain.Extension {
+func (h Hub) ExtensionOf(t T, of *chain.Chain, nonce string, device chain.PeerID, text string, now time.Time) chain.Extension {
 	t.Helper()
 	return chain.Extension{
 		Mesh: h.Trust.Mesh, Scope: of.Head().Scope, Primitive: of.Head().Primitive, Body: of.Head().Body, Nonce: nonce, Device: device,
@@ -137,13 +142,13 @@ func (h Hub) ExtensionOf(t testing.TB, of *chain.Chain, nonce string, device cha
 }
 
 // Extension signs ExtensionOf.
-func (h Hub) Extension(t testing.TB, of *chain.Chain, nonce string, device chain.PeerID, text string, now time.Time) []byte {
+func (h Hub) Extension(t T, of *chain.Chain, nonce string, device chain.PeerID, text string, now time.Time) []byte {
 	t.Helper()
 	return h.Sign(t, chain.DomainExtension, h.ExtensionOf(t, of, nonce, device, text, now))
 }
 
 // Encode gives the deterministic bytes of an object.
-func Encode(t testing.TB, object any) []byte {
+func Encode(t T, object any) []byte {
 	t.Helper()
 	b, err := chain.Marshal(object)
 	if err != nil {

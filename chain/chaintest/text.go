@@ -5,7 +5,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -24,7 +23,7 @@ import (
 // An id that is or begins with "local" or "peer" is of that kind, unless kind
 // says otherwise; any other is a provider of adapter "openai", whose model is
 // what follows the first slash. So "groq p=.99 s=2 | peer/big | local" is a chain of three.
-func Options(t testing.TB, text string) []chain.Option {
+func Options(t T, text string) []chain.Option {
 	t.Helper()
 	options, err := Parse(text)
 	if err != nil {

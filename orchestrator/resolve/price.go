@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/estimate"
 )
 
 // Bounds of what enters the arithmetic.
@@ -29,19 +30,20 @@ type values struct {
 	weight      float64 // observations behind latency and reliability, the smaller
 }
 
-// valuesOf takes what was learned, else what is declared, else the product's
-// own prior.
+// valuesOf takes what was learned, else what is declared, else the product's own
+// prior. A prior latency is a typical one, as a learned median is: both are
+// raised to what is to be expected on average.
 func valuesOf(in Input, c *Candidate) values {
-	prior, own, e, cost := c.Prior, DefaultPrior(), c.Estimates, c.Option.Cost
+	prior, e, cost := c.Prior.filled(), c.Estimates, c.Option.Cost
 	v := values{
-		latency:     pick(e.Latency, maxSeconds, prior.Latency, own.Latency),
-		reliability: pick(e.Reliability, 1, prior.Reliability, own.Reliability),
-		quality:     pick(e.Quality, 1, cost.Quality.Share(), defaultQuality),
+		latency:     pick(e.Latency, prior.Latency*estimate.StartCorrection(), maxSeconds),
+		failure:     pick(e.FailureLatency, prior.FailureLatency*estimate.StartCorrection(), maxSeconds),
+		reliability: pick(e.Reliability, prior.Reliability, 1),
+		quality:     pick(e.Quality, declared(cost.Quality.Share(), 1, defaultQuality), 1),
 		learned:     learned(e.Latency) || learned(e.Reliability) || learned(e.FailureLatency) || learned(e.Quality),
 		weight:      math.Min(counted(e.Latency), counted(e.Reliability)),
 		outside:     outside(in.Geo, c),
 	}
-	v.failure = pick(e.FailureLatency, maxSeconds, prior.FailureLatency, v.latency)
 	v.reliability = min(max(v.reliability, minP), maxP)
 	v.money = float64(float64(cost.InputPerMtok)*in.Profile.InputTokens/1e6) +
 		float64(float64(cost.OutputPerMtok)*in.Profile.OutputTokens/1e6) + float64(cost.PerCall)
@@ -65,15 +67,29 @@ func counted(e Estimate) float64 {
 	return e.Weight
 }
 
-func pick(e Estimate, most, declared, own float64) float64 {
-	value := own
-	if declared > 0 && declared <= most {
-		value = declared
-	}
+// pick takes what was learned, else what is expected without learning.
+func pick(e Estimate, prior, most float64) float64 {
 	if learned(e) {
-		value = e.Value
+		prior = e.Value
 	}
-	return min(value, most)
+	return min(prior, most)
+}
+
+// declared is a value if it is one, else the product's own.
+func declared(value, most, own float64) float64 {
+	if value > 0 && value <= most {
+		return value
+	}
+	return own
+}
+
+// filled replaces what is not declared.
+func (p Prior) filled() Prior {
+	own := DefaultPrior()
+	p.Latency = declared(p.Latency, maxSeconds, own.Latency)
+	p.FailureLatency = declared(p.FailureLatency, maxSeconds, p.Latency)
+	p.Reliability = declared(p.Reliability, 1, own.Reliability)
+	return p
 }
 
 // outside reports whether a provider is elsewhere than the workspace wants: its

@@ -2,24 +2,28 @@ package resolve
 
 import (
 	"math"
-	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/estimate"
 )
 
 // published gives the option as it stands in a body: with the estimates, rounded
 // so that noise makes no new body.
 func (p *placed) published() chain.Option {
 	o, v := p.candidate.Option, p.values
-	o.Cost.Latency = chain.MillisOf(time.Duration(RoundStep(v.latency) * float64(time.Second)))
-	o.Cost.FailureLatency = chain.MillisOf(time.Duration(RoundStep(v.failure) * float64(time.Second)))
+	o.Cost.Latency = millis(RoundStep(v.latency))
+	o.Cost.FailureLatency = millis(RoundStep(v.failure))
 	o.Cost.Reliability = chain.PPMOf(RoundOdds(v.reliability))
 	o.Cost.Quality = chain.PPMOf(v.quality)
 	o.Cost.Outside = v.outside
 	o.Cost.LowN = p.candidate.Estimates.LowN
-	o.Cost.Weight = int64(RoundStep(min(v.weight, 64)))
+	o.Cost.Weight = int64(math.Round(min(RoundStep(v.weight), estimate.MaxWeight)))
 	return o
 }
+
+// millis gives seconds as a duration; a millisecond at least, since zero means
+// not known.
+func millis(seconds float64) chain.Millis { return chain.Millis(max(math.Round(seconds*1000), 1)) }
 
 // RoundStep rounds a positive value to the nearest step of 10 %: a power of
 // 1.1. Zero and less stay zero.

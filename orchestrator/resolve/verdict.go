@@ -70,7 +70,7 @@ func judge(in Input, s seeds, c *Candidate) *placed {
 	switch {
 	case len(against) > 0:
 		p.Status, p.Reasons = Out, against
-	case c.Withheld:
+	case c.Withheld && !pinned(in, c):
 		p.Status, p.Reasons = Withheld, []string{"withheld by the catalogue"}
 	case len(by) == 0:
 		p.Status, p.Reasons = Out, []string{"declared by nobody: not in the default list, not pinned"}
@@ -148,6 +148,12 @@ func (s seeds) declaredBy(in Input, c *Candidate) (reasons []string) {
 		reasons = append(reasons, fmt.Sprintf("preferred, place %d of %d", i+1, len(s.workspace)))
 	}
 	return reasons
+}
+
+// pinned reports whether the workspace's owner wants c in, also against the
+// catalogue's wish to keep it back.
+func pinned(in Input, c *Candidate) bool {
+	return slices.ContainsFunc(in.Pin, func(pattern string) bool { return Match(pattern, c.Option.ID) })
 }
 
 func (s seeds) prefers(id chain.OptionID) bool { return slices.Contains(s.workspace, id) }
