@@ -412,9 +412,10 @@ func (m *Machine) settle(now time.Time, offline bool) {
 	}
 }
 
-// offline reports whether every remote option and the hub failed to connect.
+// offline reports whether every remote option and the hub failed to connect. As
+// soon as something answered, nothing is unproved.
 func (m *Machine) offline() bool {
-	if m.proof || len(m.unproved) == 0 || m.hub() {
+	if len(m.unproved) == 0 || m.hub() {
 		return false
 	}
 	for i, s := range m.state {

@@ -63,6 +63,24 @@ func TestCap(t *testing.T) {
 			t.Errorf("tried %q, %d protests", l.tried, len(l.protests))
 		}
 	})
+	t.Run("an extension comes before keys that are left, and repeats nothing", func(t *testing.T) {
+		now := epoch
+		q := Plan{Options: options("alpha"), Attempts: 4}
+		q.Options[0].Keys = []string{"k1", "k2", "k3", "k4", "k5"}
+		l := drive(q, standing(), script{"alpha": fails(chain.Credentials), "extra": fails(chain.Status)}, &now, func() ([]chain.Option, error) {
+			return options("alpha", "extra", "extra"), nil
+		})
+		want(t, l, AllFailed, "alpha#k1 alpha#k2 alpha#k3 extra", "alpha:credentials extra:status")
+
+		now, l = epoch, drive(q, standing(), script{"alpha": fails(chain.Credentials)}, &now, func() ([]chain.Option, error) { return nil, nil })
+		want(t, l, AllCredentials, "alpha#k1 alpha#k2 alpha#k3 alpha#k4", "alpha:credentials")
+
+		q.Options = options("alpha")
+		l = drive(q, standing(), script{"alpha": fails(chain.Status), "extra": fails(chain.Status)}, &now, func() ([]chain.Option, error) {
+			return options("alpha", "extra", "extra"), nil
+		})
+		want(t, l, AllFailed, "alpha extra", "alpha:status extra:status")
+	})
 	t.Run("nothing is kept back while the hub is away", func(t *testing.T) {
 		now := epoch
 		away := p
@@ -246,6 +264,21 @@ func TestSecondPass(t *testing.T) {
 	want(t, l, Answered, "gamma alpha extra", "beta:cooling gamma:status delta:cooling alpha:status")
 }
 
+// Another request is told to wait between the two passes of this one.
+func TestSecondPassAsksAgain(t *testing.T) {
+	s, now := standing(), epoch
+	p := Plan{Options: options("alpha", "beta")}
+	s.coolOption(&p.Options[0], failure{class: chain.Status, started: now}, rules(), now)
+	p.Hooks.Current = func(id chain.OptionID) *chain.Option {
+		if id == "beta" {
+			s.coolOption(&p.Options[0], failure{class: chain.RateLimited, started: now, asked: true, retry: time.Minute}, rules(), now)
+			return &p.Options[1]
+		}
+		return &p.Options[0]
+	}
+	want(t, drive(p, s, script{"beta": fails(chain.Status)}, &now, nil), AllFailed, "beta", "beta:status alpha:cooling")
+}
+
 func TestLending(t *testing.T) {
 	busy := func(used int, c chain.Class) turn {
 		t := fails(c)
@@ -412,8 +445,9 @@ func TestDeclaredEnough(t *testing.T) {
 	tooLong, lacks := fails(chain.ContextLength), fails(chain.Feature)
 	now := epoch
 	t.Run("longer context", func(t *testing.T) {
-		p := Plan{Options: limits(options("a", "b", "c", "d"), 8192, 4096, 0, 131072)}
-		want(t, drive(p, standing(), script{"a": tooLong, "d": answer("d")}, &now, nil), Answered, "a d", "a:context_length b:context_length c:context_length")
+		p := Plan{Options: limits(options("a", "b", "c", "d", "e"), 8192, 4096, 0, 8192, 131072)}
+		want(t, drive(p, standing(), script{"a": tooLong, "e": answer("e")}, &now, nil), Answered, "a e",
+			"a:context_length b:context_length c:context_length d:context_length")
 	})
 	t.Run("none: the upstream's own words", func(t *testing.T) {
 		p := Plan{Options: limits(options("a", "b"), 8192, 4096)}
@@ -491,6 +525,14 @@ func TestOffline(t *testing.T) {
 			t.Errorf("standing %v", s.options)
 		}
 	})
+	t.Run("the hub is there, though this is foreign work that never protests", func(t *testing.T) {
+		s, now := standing(), epoch
+		p := Plan{Options: options("alpha", "beta"), Hooks: Hooks{Hub: func() bool { return true }}}
+		want(t, drive(p, s, all(down, p.Options), &now, nil), AllFailed, "alpha beta", "alpha:unreachable beta:unreachable")
+		if len(s.options) != 2 {
+			t.Errorf("standing %v", s.options)
+		}
+	})
 	t.Run("the hub was thought reachable", func(t *testing.T) {
 		s, now := standing(), epoch
 		p := Plan{Options: options("alpha", "beta")}
@@ -546,6 +588,8 @@ func TestEnds(t *testing.T) {
 		{"cooling, and a slot without a peer", Plan{Options: options("a", "slot")}, script{"a": wish(50 * time.Second)}, true, AllCooling, 49 * time.Second},
 		{"cooling and down", Plan{Options: options("a", "b")}, script{"a": wish(50 * time.Second), "b": fails(chain.Status)}, false, AllFailed, 0},
 		{"asked to wait till the past", Plan{Options: options("a")}, script{"a": wish(0)}, false, AllCooling, 0},
+		{"one on its key, one asked to wait", Plan{Options: append(key(options("a")), options("b")...)}, script{"a": fails(chain.Credentials), "b": wish(time.Minute)}, false, AllFailed, 0},
+		{"one without a key, one asked to wait", Plan{Options: append(key(options("a")), options("b")...), Hooks: Hooks{Key: func(string) (uint64, bool) { return 0, false }}}, script{"b": wish(time.Minute)}, false, AllCooling, time.Minute},
 		{"a defect of ours", Plan{Options: options("a")}, script{"a": fails(chain.Internal)}, false, AllFailed, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -92,6 +92,21 @@ func TestRunBreaksMidAnswer(t *testing.T) {
 	}
 }
 
+// Limits that become nearer than the one before are kept to the instant.
+func TestRunNearerDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Plan{Options: options("alpha", "beta"), Stream: true, Budget: time.Hour}
+		p.Options[0].Limits = chain.Limits{FirstOutput: 30000}
+		p.Options[1].Limits = chain.Limits{FirstOutput: 3000, Idle: 1000}
+		began := time.Now()
+		l := walked(t.Context(), p, standing(), script{"alpha": {hang: true}, "beta": {chunks: []Chunk{text("x")}, gap: 500 * time.Millisecond, hang: true}}, nil)
+		want(t, l, Broken, "beta", "alpha:timeout beta:cut")
+		if took := time.Since(began); took != 31500*time.Millisecond {
+			t.Errorf("over after %v", took)
+		}
+	})
+}
+
 // The caller leaves at every stage; the upstream learns of it within 100 ms and
 // nothing is held against anybody.
 func TestRunCallerLeaves(t *testing.T) {
