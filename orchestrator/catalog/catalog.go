@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
 // Entries of a default order that are not provider options.
@@ -78,7 +79,7 @@ type Primitive struct {
 	Withheld []chain.OptionID
 	Slots    []Slot // at least one; used where Default names it
 	Source   Source
-	Profile  Profile
+	Profile  resolve.Profile
 	Share    float64 // of a ceiling that primitives compete for
 	Rules    chain.Rules
 }
@@ -98,9 +99,6 @@ type Source struct {
 	Data           chain.DataClass
 }
 
-// Profile is the size of a usual request, in tokens.
-type Profile struct{ InputTokens, OutputTokens float64 }
-
 // Workspace is a scope with overrides.
 type Workspace struct {
 	ID       string
@@ -108,19 +106,11 @@ type Workspace struct {
 	Geo      []string // empty: anywhere
 	Keys     []string // names of keys that its devices may hold; see AnyKey
 	AnyKey   bool     // no keys were listed: any
-	Weights  Weights
+	Weights  resolve.Weights
 	Ceilings []Ceiling
 	Prefer   []Selection
 	Pin      []Selection
 	Deny     []Selection
-}
-
-// Weights turn the axes of cost into micro-dollars.
-type Weights struct{ Second, Failure, Quality, Geo, Preference, Quota, Exhausted float64 }
-
-// DefaultWeights are those of a workspace that declares none.
-func DefaultWeights() Weights {
-	return Weights{Second: 200, Failure: 5000, Quality: 2000, Geo: 0, Preference: 1000, Quota: 1000, Exhausted: 20000}
 }
 
 // Selection names options, each by its id or by a pattern with "*", for one primitive or for all.
@@ -134,7 +124,7 @@ func (s Selection) Matches(p chain.Primitive, id chain.OptionID) bool {
 	if s.Primitive != "" && s.Primitive != p {
 		return false
 	}
-	return slices.ContainsFunc(s.Options, func(pattern string) bool { return Match(pattern, id) })
+	return slices.ContainsFunc(s.Options, func(pattern string) bool { return resolve.Match(pattern, id) })
 }
 
 // Ceiling bounds spending on a key (fleet-wide) or on options of a workspace. Periods are UTC.
@@ -154,28 +144,6 @@ type Agent struct {
 	Endpoint   string
 	ModelID    string // the option id it stands for, or a model name of its own
 	Status     string // active, suspended or deregistered
-}
-
-// Match reports whether id fits pattern, in which each "*" stands for any
-// text, slashes included.
-func Match(pattern string, id chain.OptionID) bool {
-	parts := strings.Split(pattern, "*")
-	s := string(id)
-	if len(parts) == 1 {
-		return pattern == s
-	}
-	if !strings.HasPrefix(s, parts[0]) {
-		return false
-	}
-	s = s[len(parts[0]):]
-	for _, part := range parts[1 : len(parts)-1] {
-		i := strings.Index(s, part)
-		if i < 0 {
-			return false
-		}
-		s = s[i+len(part):]
-	}
-	return strings.HasSuffix(s, parts[len(parts)-1])
 }
 
 // Option finds the provider and the model behind an option id.
@@ -204,17 +172,11 @@ func (c *Catalog) Workspace(scope chain.ScopeID) (w Workspace, known bool) {
 		return c.Workspaces[i], true
 	}
 	_, id, _ := strings.Cut(string(scope), ":")
-	return Workspace{ID: id, AnyKey: true, Weights: DefaultWeights()}, false
+	return Workspace{ID: id, AnyKey: true, Weights: resolve.DefaultWeights()}, false
 }
 
 // Agent gives the DID that the owner declared for an option, or "".
 func (c *Catalog) Agent(id chain.OptionID) string { return c.agents[id] }
-
-// Outside reports whether a provider at geo lies outside the places in where. An unknown
-// place is outside, unless anywhere is allowed.
-func Outside(geo string, where []string) bool {
-	return len(where) > 0 && !slices.ContainsFunc(where, func(w string) bool { return geo == w || strings.HasPrefix(geo, w+"-") })
-}
 
 // Allows reports whether devices of w may hold the key called name.
 func (w *Workspace) Allows(name string) bool { return w.AnyKey || slices.Contains(w.Keys, name) }
@@ -229,14 +191,12 @@ func Builtin(more ...chain.Primitive) Catalog {
 			continue
 		}
 		c.Primitives = append(c.Primitives, Primitive{Name: p, Default: []string{LocalEntry, PeerEntry}, Slots: []Slot{defaultSlot(p)},
-			Profile: defaultProfile(), Share: 1})
+			Profile: resolve.DefaultProfile(), Share: 1})
 	}
-	c.Workspaces = []Workspace{{ID: "home", AnyKey: true, Weights: DefaultWeights()}}
+	c.Workspaces = []Workspace{{ID: "home", AnyKey: true, Weights: resolve.DefaultWeights()}}
 	c.index()
 	return c
 }
-
-func defaultProfile() Profile { return Profile{InputTokens: 1000, OutputTokens: 300} }
 
 func defaultSlot(p chain.Primitive) Slot {
 	return Slot{ID: PeerEntry, Requires: []chain.Capability{chain.ExecuteCapability(p)}, Tries: 2, Via: []chain.Kind{chain.Local}}

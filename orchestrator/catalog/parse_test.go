@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -103,29 +104,17 @@ func TestNestingIsBounded(t *testing.T) {
 	}
 }
 
-func TestMatch(t *testing.T) {
-	for _, c := range []struct {
-		pattern string
-		id      chain.OptionID
-		want    bool
-	}{
-		{"a/b", "a/b", true}, {"a/b", "a/bc", false}, {"a/*", "a/b/c", true}, {"a/*", "b/a/c", false}, {"*", "peer", true},
-		{"*/llama*", "beta/meta/llama-3", true}, {"a*c", "abbc", true}, {"a*c", "abb", false}, {"a*a", "a", false},
+func TestEndpoint(t *testing.T) {
+	for address, ok := range map[string]bool{
+		"https://api.example.com/v1": true, "https://api.example.com:8443": true, "http://127.0.0.1:9001/v1": true, "http://localhost:11434": true,
+		"http://[::1]:80/v1": true, "http://[fd00::7]/v1": true, "http://192.168.1.4:1234/v1": true, "http://nas:80": true, "http://nas.local/v1": true,
+		"http://172.16.0.1": true, "http://172.32.0.1": false, "http://8.8.8.8": false, "http://[2001:db8::1]/": false, "http://api.example.com": false,
+		"http://1270.0.0.1.example.com": false, "ftp://x": false, "https://": false, "https:///v1": false, "https://a b": false, "x": false, "": false,
+		"https://user:word@host/": false, "https://host/?key=x": false, "https://host:0/": false, "https://host:99999/": false, "https://-/": true,
+		"https://[::1": false, "https://a..b/": false, "https://host\n/": false,
 	} {
-		if got := Match(c.pattern, c.id); got != c.want {
-			t.Errorf("Match(%q, %q) = %v", c.pattern, c.id, got)
-		}
-	}
-}
-
-func TestOutside(t *testing.T) {
-	for _, c := range []struct {
-		geo   string
-		where []string
-		want  bool
-	}{{"IN", nil, false}, {"", nil, false}, {"IN-KA", []string{"IN"}, false}, {"IN", []string{"IN-KA"}, true}, {"", []string{"IN"}, true}, {"US", []string{"IN", "US"}, false}} {
-		if got := Outside(c.geo, c.where); got != c.want {
-			t.Errorf("Outside(%q, %v) = %v", c.geo, c.where, got)
+		if err := endpointURL(address); (err == nil) != ok {
+			t.Errorf("%q: %v", address, err)
 		}
 	}
 }
@@ -142,10 +131,10 @@ func TestBuiltin(t *testing.T) {
 	if len(c.Primitives) != 3 {
 		t.Errorf("%d primitives, want 3", len(c.Primitives))
 	}
-	if w, known := c.Workspace(chain.DefaultScope); !known || !w.Allows("any") || w.Weights != DefaultWeights() {
+	if w, known := c.Workspace(chain.DefaultScope); !known || !w.Allows("any") || w.Weights != resolve.DefaultWeights() {
 		t.Errorf("workspace home: %+v", w)
 	}
-	if w, known := c.Workspace("workspace:other"); known || w.Weights != DefaultWeights() || !w.AnyKey {
+	if w, known := c.Workspace("workspace:other"); known || w.Weights != resolve.DefaultWeights() || !w.AnyKey {
 		t.Errorf("an unlisted workspace must have the defaults: %+v", w)
 	}
 }

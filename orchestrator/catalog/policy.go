@@ -7,10 +7,11 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
 func (r *reader) primitive(n ast.Node, c *Catalog) Primitive {
-	p := Primitive{Profile: defaultProfile(), Share: 1}
+	p := Primitive{Profile: resolve.DefaultProfile(), Share: 1}
 	var defaults, withheld ast.Node
 	r.object(n, "primitive",
 		field{"name", true, func(n ast.Node) { p.Name = chain.Primitive(r.text(n, "primitive name", primitiveName)) }},
@@ -198,7 +199,7 @@ func (r *reader) rules(n ast.Node) chain.Rules {
 }
 
 func (r *reader) workspace(n ast.Node, c *Catalog) Workspace {
-	w := Workspace{AnyKey: true, Weights: DefaultWeights()}
+	w := Workspace{AnyKey: true, Weights: resolve.DefaultWeights()}
 	r.object(n, "workspace",
 		field{"id", true, func(n ast.Node) {
 			w.ID = r.text(n, "workspace id", func(s string) error {
@@ -220,7 +221,7 @@ func (r *reader) workspace(n ast.Node, c *Catalog) Workspace {
 	return w
 }
 
-func (r *reader) weights(n ast.Node, w *Weights) {
+func (r *reader) weights(n ast.Node, w *resolve.Weights) {
 	weight := func(name string, to *float64) field {
 		return field{name, false, func(n ast.Node) { *to = r.number(n, "weight "+name, 0, 1e12) }}
 	}
@@ -304,7 +305,7 @@ func (r *reader) pattern(n ast.Node, what string, p chain.Primitive, pattern str
 		return
 	}
 	for id := range c.options {
-		if Match(pattern, id) {
+		if resolve.Match(pattern, id) {
 			return
 		}
 	}

@@ -3,9 +3,8 @@ package catalog
 import (
 	"errors"
 	"fmt"
-	"net/netip"
-	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -96,27 +95,80 @@ func upper(s string, digits bool) bool {
 // endpointURL is an http or https address without secrets in it. Plain http goes
 // to this machine or its LAN only.
 func endpointURL(s string) error {
-	u, err := url.Parse(s)
+	scheme, rest, ok := strings.Cut(s, "://")
+	authority, path, _ := strings.Cut(rest, "/")
+	host, port := splitPort(authority)
 	switch {
-	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || len(s) > 2048:
-		return errors.New("want an address such as https://api.example.com/v1")
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+	case strings.ContainsAny(s, "@?#"):
 		return errors.New("no user, query or fragment in an address: secrets belong into the key ring")
-	case u.Scheme == "http" && !nearby(u.Hostname()):
-		return fmt.Errorf("plain http only to this machine or its LAN: write https://%s", clip(u.Host))
+	case !ok || scheme != "http" && scheme != "https" || printableName(s) != nil || strings.ContainsAny(path, "\\\"<>") || !hostName(host) || !portNumber(port):
+		return errors.New("want an address such as https://api.example.com/v1")
+	case scheme == "http" && !nearby(host):
+		return fmt.Errorf("plain http only to this machine or its LAN: write https://%s", clip(authority))
 	}
 	return nil
 }
 
-func nearby(host string) bool {
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast()
+// splitPort takes the port off; an IPv6 address keeps its brackets.
+func splitPort(authority string) (host, port string) {
+	i := strings.LastIndexByte(authority, ':')
+	if i < 0 || strings.HasSuffix(authority, "]") {
+		return authority, "80"
 	}
+	return authority[:i], authority[i+1:]
+}
+
+func portNumber(s string) bool {
+	n, err := strconv.Atoi(s)
+	return err == nil && n > 0 && n < 1<<16 && s[0] != '+'
+}
+
+func hostName(s string) bool {
+	if inner, ok := strings.CutPrefix(s, "["); ok {
+		inner, ok = strings.CutSuffix(inner, "]")
+		return ok && strings.Count(inner, ":") >= 2 && strings.Trim(strings.ToLower(inner), "0123456789abcdef:.") == ""
+	}
+	for _, label := range strings.Split(strings.TrimSuffix(s, "."), ".") {
+		if label == "" || len(label) > 63 || strings.Trim(strings.ToLower(label), "0123456789abcdefghijklmnopqrstuvwxyz-_") != "" {
+			return false
+		}
+	}
+	return len(s) <= 253
+}
+
+// nearby reports whether a host is this machine or in its LAN, as far as its
+// name tells: loopback, private and link-local addresses, and names that no public
+// server answers for. The device checks again what it really dials.
+func nearby(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	for _, suffix := range []string{"localhost", ".localhost", ".local", ".lan", ".internal", ".home.arpa"} {
-		if host == suffix || strings.HasPrefix(suffix, ".") && strings.HasSuffix(host, suffix) {
+	if strings.HasPrefix(host, "[") {
+		inner := strings.Trim(host, "[]")
+		return inner == "::1" || strings.HasPrefix(inner, "fc") || strings.HasPrefix(inner, "fd") || strings.HasPrefix(inner, "fe8") ||
+			strings.HasPrefix(inner, "fe9") || strings.HasPrefix(inner, "fea") || strings.HasPrefix(inner, "feb")
+	}
+	if q, ok := quad(host); ok {
+		return q[0] == 127 || q[0] == 10 || q[0] == 192 && q[1] == 168 || q[0] == 172 && q[1]>>4 == 1 || q[0] == 169 && q[1] == 254
+	}
+	for _, suffix := range []string{".localhost", ".local", ".lan", ".internal", ".home.arpa"} {
+		if strings.HasSuffix(host, suffix) {
 			return true
 		}
 	}
 	return !strings.Contains(host, ".")
+}
+
+// quad reads a dotted IPv4 address.
+func quad(host string) (q [4]int, ok bool) {
+	parts := strings.Split(host, ".")
+	if len(parts) != 4 {
+		return q, false
+	}
+	for i, p := range parts {
+		n, err := strconv.Atoi(p)
+		if err != nil || n < 0 || n > 255 || len(p) > 3 {
+			return q, false
+		}
+		q[i] = n
+	}
+	return q, true
 }
