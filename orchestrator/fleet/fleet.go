@@ -1,0 +1,230 @@
+// Package fleet owns what devices told the hub, and when: who they are, what
+// they can do, what they measured. It is always late and never goes and looks.
+// It is pure: time comes in, and keeping it on disk is the hub's business.
+// Whether a device may say something is decided here (an impossible report, a
+// device ID that is taken); what follows for policy is decided elsewhere.
+package fleet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// Device is what the hub knows of one device. Its CBOR form is what is kept.
+type Device struct {
+	Peer     chain.PeerID    `cbor:"peer"`
+	ID       chain.DeviceID  `cbor:"id"`
+	Name     string          `cbor:"name"`
+	Scopes   []chain.ScopeID `cbor:"scopes"`
+	Granted  []string        `cbor:"granted"` // patterns of capabilities
+	Serial   uint64          `cbor:"serial"`  // of the newest membership
+	Issued   chain.Instant   `cbor:"issued"`  // of the newest membership
+	Expires  chain.Instant   `cbor:"expires"` // of the newest membership
+	Enrolled chain.Instant   `cbor:"enrolled"`
+	Invited  string          `cbor:"invited,omitempty"` // hash of the invitation it enrolled with
+	Revoked  chain.Instant   `cbor:"revoked,omitempty"` // 0: it is not
+
+	Version  string             `cbor:"version,omitempty"` // of its program
+	Declared []chain.Capability `cbor:"declared,omitempty"`
+	Locals   []wire.LocalOption `cbor:"locals,omitempty"`
+	Metered  bool               `cbor:"metered,omitempty"`
+	Seen     chain.Instant      `cbor:"seen"` // its last word
+	Boots    []Boot             `cbor:"boots,omitempty"`
+}
+
+// Boot says which batches of one run of a device were counted.
+type Boot struct {
+	ID      string `cbor:"id"`
+	Highest uint64 `cbor:"highest"`
+	Window  uint64 `cbor:"window"` // bit i: Highest−i was counted
+}
+
+const maxBoots = 4 // runs of a device whose late batches are still told apart
+
+// Take reports whether a batch is new, and marks it as counted. A batch too old
+// to tell counts as seen.
+func (d *Device) Take(boot string, seq uint64) bool {
+	i := slices.IndexFunc(d.Boots, func(b Boot) bool { return b.ID == boot })
+	if i < 0 {
+		d.Boots = append(slices.Clone(d.Boots), Boot{ID: boot, Highest: seq, Window: 1})
+		if len(d.Boots) > maxBoots {
+			d.Boots = d.Boots[len(d.Boots)-maxBoots:]
+		}
+		return true
+	}
+	d.Boots = slices.Clone(d.Boots)
+	b := &d.Boots[i]
+	switch {
+	case seq > b.Highest:
+		b.Window = b.Window<<min(seq-b.Highest, 64) | 1
+		b.Highest = seq
+		return true
+	case b.Highest-seq >= 64 || b.Window>>(b.Highest-seq)&1 == 1:
+		return false
+	}
+	b.Window |= 1 << (b.Highest - seq)
+	return true
+}
+
+// Allows reports whether the device may count capability c as its own.
+func (d *Device) Allows(c chain.Capability) bool {
+	return slices.ContainsFunc(d.Granted, func(p string) bool { return granted(p, string(c)) })
+}
+
+// Has reports whether the device declared every one of all and was granted it.
+func (d *Device) Has(all ...chain.Capability) bool {
+	for _, c := range all {
+		if !slices.Contains(d.Declared, c) && c != chain.Capability("device:"+string(d.ID)) || !d.Allows(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// Active reports whether the device counts as a member at now.
+func (d *Device) Active(now chain.Instant) bool { return d.Revoked == 0 && now < d.Expires }
+
+// Conflict is a device ID that came under a second peer ID. It waits for the owner.
+type Conflict struct {
+	ID     chain.DeviceID `cbor:"id"`
+	Peer   chain.PeerID   `cbor:"peer"`   // who came second
+	Holder chain.PeerID   `cbor:"holder"` // who has it
+	Name   string         `cbor:"name"`
+	At     chain.Instant  `cbor:"at"`
+}
+
+// Refusals of a fleet.
+var (
+	ErrTaken      = errors.New("the device ID belongs to another peer ID: the owner must approve the change")
+	ErrImpossible = errors.New("the report holds a value that cannot be")
+)
+
+// Fleet is all devices. It is not safe for concurrent use: the hub's loop owns it.
+type Fleet struct {
+	devices   map[chain.PeerID]*Device
+	holders   map[chain.DeviceID]chain.PeerID
+	conflicts map[chain.PeerID]Conflict
+}
+
+// New gives an empty fleet.
+func New() *Fleet {
+	return &Fleet{map[chain.PeerID]*Device{}, map[chain.DeviceID]chain.PeerID{}, map[chain.PeerID]Conflict{}}
+}
+
+// Device gives the device under a peer ID, or nil. Changes are the caller's to keep.
+func (f *Fleet) Device(peer chain.PeerID) *Device { return f.devices[peer] }
+
+// Devices gives all devices by name, then by peer ID.
+func (f *Fleet) Devices() []*Device {
+	list := make([]*Device, 0, len(f.devices))
+	for _, d := range f.devices {
+		list = append(list, d)
+	}
+	slices.SortFunc(list, func(a, b *Device) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Peer, b.Peer))
+	})
+	return list
+}
+
+// Count gives the number of devices.
+func (f *Fleet) Count() int { return len(f.devices) }
+
+// maxConflicts bounds what strangers with an invitation can leave behind.
+const maxConflicts = 256
+
+// Claim checks that peer may use a device ID. ErrTaken comes with the conflict,
+// which is remembered until the owner decides.
+func (f *Fleet) Claim(id chain.DeviceID, peer chain.PeerID, name string, now chain.Instant) (Conflict, error) {
+	holder, ok := f.holders[id]
+	if !ok || holder == peer {
+		return Conflict{}, nil
+	}
+	if d := f.devices[holder]; d == nil || d.Revoked != 0 {
+		return Conflict{}, nil
+	}
+	c := Conflict{ID: id, Peer: peer, Holder: holder, Name: name, At: now}
+	if old, known := f.conflicts[peer]; known && old.ID == id || len(f.conflicts) < maxConflicts {
+		f.conflicts[peer] = c
+	}
+	return c, fmt.Errorf("device ID %s: %w", id, ErrTaken)
+}
+
+// Conflicts gives what waits for the owner, oldest first.
+func (f *Fleet) Conflicts() []Conflict {
+	list := make([]Conflict, 0, len(f.conflicts))
+	for _, c := range f.conflicts {
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b Conflict) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Peer, b.Peer)) })
+	return list
+}
+
+// Conflict gives what waits for the owner under a peer ID.
+func (f *Fleet) Conflict(peer chain.PeerID) (Conflict, bool) {
+	c, ok := f.conflicts[peer]
+	return c, ok
+}
+
+// AddConflict puts one back that was kept.
+func (f *Fleet) AddConflict(c Conflict) { f.conflicts[c.Peer] = c }
+
+// Settle forgets a conflict.
+func (f *Fleet) Settle(peer chain.PeerID) { delete(f.conflicts, peer) }
+
+// Put adds a device or replaces it.
+func (f *Fleet) Put(d *Device) {
+	if old := f.devices[d.Peer]; old != nil && old.ID != d.ID && f.holders[old.ID] == d.Peer {
+		delete(f.holders, old.ID)
+	}
+	f.devices[d.Peer] = d
+	if holder, ok := f.holders[d.ID]; d.Revoked == 0 || !ok || holder == d.Peer {
+		f.holders[d.ID] = d.Peer
+	}
+}
+
+// Find gives the device with a peer ID, a device ID or a name; a name that
+// several devices have finds none.
+func (f *Fleet) Find(who string) *Device {
+	if d := f.devices[chain.PeerID(who)]; d != nil {
+		return d
+	}
+	if d := f.devices[f.holders[chain.DeviceID(who)]]; d != nil {
+		return d
+	}
+	var found *Device
+	for _, d := range f.devices {
+		if d.Name == who && d.Revoked == 0 {
+			if found != nil {
+				return nil
+			}
+			found = d
+		}
+	}
+	return found
+}
+
+// granted matches a pattern in which each "*" stands for any text.
+func granted(pattern, s string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == s
+	}
+	rest, ok := strings.CutPrefix(s, parts[0])
+	if !ok {
+		return false
+	}
+	for _, part := range parts[1 : len(parts)-1] {
+		i := strings.Index(rest, part)
+		if i < 0 {
+			return false
+		}
+		rest = rest[i+len(part):]
+	}
+	return strings.HasSuffix(rest, parts[len(parts)-1])
+}

@@ -1,0 +1,373 @@
+// Package publish owns what leaves the hub as policy: bodies, shared by every
+// scope that resolves to the same bytes; sequence numbers that never go back;
+// heads, signed when somebody fetches one; and the rule of when a new order is
+// worth a new body. It decides nothing about the order itself. It is not safe
+// for concurrent use: the hub's loop owns it.
+package publish
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/orchestrator/resolve"
+)
+
+// Marks is where sequence numbers outlive the process. Raise returns when the
+// mark is durable, and refuses a lower one.
+type Marks interface {
+	Get(slot chain.Slot) chain.Mark
+	Raise(slot chain.Slot, mark chain.Mark) error
+}
+
+// Lifetimes of heads, and the rule's constants.
+const (
+	RefreshAfter = time.Hour
+	Lifetime     = 7 * 24 * time.Hour
+
+	estimateInterval = time.Minute // changes caused by estimates, per chain
+	worthwhile       = 0.003       // share of the expected cost that a new order must save
+	steps            = 2           // of 10 % that an estimate must move
+)
+
+// ErrNoChain is returned for a slot for which nothing is published.
+var ErrNoChain = errors.New("nothing is published for it")
+
+// Reason says why a body was published.
+type Reason string
+
+// Reasons.
+const (
+	First    Reason = "first"    // the slot had none
+	Input    Reason = "input"    // the catalogue, or what devices can do, changed
+	Order    Reason = "order"    // estimates gave a cheaper order
+	Estimate Reason = "estimate" // an estimate moved two steps
+	Evidence Reason = "evidence" // a device showed a head above our own
+)
+
+// Edition is what is published for a slot.
+type Edition struct {
+	Slot     chain.Slot
+	Seq      uint64
+	Body     chain.CID
+	Previous chain.CID     // the body before, which a device may still walk
+	Input    string        // fingerprint of what policy depended on, estimates aside
+	At       chain.Instant // when it was published
+	Reason   Reason
+
+	estimated chain.Instant // last change caused by estimates
+	issued    chain.Instant // of the newest head
+}
+
+// Press publishes the chains of one mesh.
+type Press struct {
+	key      chain.Key
+	mesh     chain.MeshID
+	marks    Marks
+	editions map[chain.Slot]*Edition
+	bodies   map[chain.CID]*shared
+}
+
+// shared is a body and how many editions speak of it.
+type shared struct {
+	bytes []byte
+	body  chain.Body
+	uses  int
+}
+
+// New makes a press that has published nothing yet.
+func New(key chain.Key, mesh chain.MeshID, marks Marks) *Press {
+	return &Press{key: key, mesh: mesh, marks: marks, editions: map[chain.Slot]*Edition{}, bodies: map[chain.CID]*shared{}}
+}
+
+// Outcome says what came of an offer.
+type Outcome struct {
+	Published bool
+	Reason    Reason
+	Again     time.Time // not published now, but worth offering again then; zero: not
+}
+
+// Offer considers a resolution and publishes it where the rules say so. input
+// is a fingerprint of all that policy depends on but estimates: where it
+// changed, any difference is published at once. When Offer returns, the
+// sequence number of what it published is durable.
+func (p *Press) Offer(r resolve.Resolution, rules chain.Rules, input string, now time.Time) (Outcome, error) {
+	slot := r.Slot
+	bytes, err := encode(chain.Body{Primitive: slot.Primitive, Options: r.Options, Rules: rules})
+	if err != nil {
+		return Outcome{}, fmt.Errorf("publish %s: %w", slot, err)
+	}
+	cid := chain.CIDOf(bytes)
+	e := p.editions[slot]
+	switch {
+	case e == nil:
+		return p.publish(slot, bytes, input, First, now)
+	case e.Body == cid:
+		e.Input = input
+		return Outcome{}, nil
+	case e.Input != input:
+		return p.publish(slot, bytes, input, Input, now)
+	}
+	reason, ok := p.worth(e, &r)
+	if !ok {
+		return Outcome{}, nil
+	}
+	if due := e.estimated.Time().Add(estimateInterval); e.estimated > 0 && now.Before(due) {
+		return Outcome{Again: due}, nil
+	}
+	out, err := p.publish(slot, bytes, input, reason, now)
+	if out.Published {
+		p.editions[slot].estimated = chain.InstantOf(now)
+	}
+	return out, err
+}
+
+func encode(body chain.Body) ([]byte, error) {
+	bytes, err := chain.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := chain.DecodeBody(bytes); err != nil {
+		return nil, err // no device would take it
+	}
+	return bytes, nil
+}
+
+// worth applies the rules for changes that come from estimates alone.
+func (p *Press) worth(e *Edition, r *resolve.Resolution) (Reason, bool) {
+	published := p.bodies[e.Body].body.Options
+	order := make([]chain.OptionID, len(published))
+	for i := range published {
+		order[i] = published[i].ID
+	}
+	cost, err := r.ExpectedCost(order)
+	if err != nil {
+		return Input, true // another set of options: estimates alone do not do that
+	}
+	if cost-r.Expected > worthwhile*math.Abs(cost) {
+		return Order, true
+	}
+	for i := range r.Options {
+		at := slices.IndexFunc(published, func(o chain.Option) bool { return o.ID == r.Options[i].ID })
+		if at < 0 {
+			return Input, true
+		}
+		if moved(published[at].Cost, r.Options[i].Cost) {
+			return Estimate, true
+		}
+	}
+	return "", false
+}
+
+// moved reports whether an estimate lies two steps from what was published.
+func moved(was, is chain.Cost) bool {
+	return apart(float64(was.Latency), float64(is.Latency)) ||
+		apart(float64(was.FailureLatency), float64(is.FailureLatency)) ||
+		apart(odds(was.Reliability), odds(is.Reliability))
+}
+
+func apart(a, b float64) bool {
+	if a <= 0 || b <= 0 {
+		return (a > 0) != (b > 0)
+	}
+	return math.Abs(math.Log(a/b))/math.Log(1.1) > steps-0.5
+}
+
+func odds(p chain.PPM) float64 {
+	share := min(max(p.Share(), 0.001), 0.999)
+	return (1 - share) / share
+}
+
+func (p *Press) publish(slot chain.Slot, bytes []byte, input string, reason Reason, now time.Time) (Outcome, error) {
+	cid := chain.CIDOf(bytes)
+	mark := p.marks.Get(slot)
+	next := chain.Mark{Seq: max(mark.Seq+1, uint64(max(now.UnixMilli(), 1))), Body: cid, Issued: chain.InstantOf(now)}
+	if mark.Body == cid && p.editions[slot] == nil {
+		next = chain.Mark{Seq: mark.Seq, Body: cid, Issued: max(mark.Issued, chain.InstantOf(now))} // after a restart: nothing changed
+	} else if err := p.marks.Raise(slot, next); err != nil {
+		return Outcome{}, fmt.Errorf("publish %s: %w", slot, err)
+	}
+	e := &Edition{Slot: slot, Seq: next.Seq, Body: cid, Input: input, At: chain.InstantOf(now), Reason: reason, issued: next.Issued}
+	if err := p.hold(cid, bytes); err != nil {
+		return Outcome{}, err
+	}
+	if old := p.editions[slot]; old != nil {
+		e.Previous, e.estimated = old.Body, old.estimated
+		if old.Body == cid {
+			e.Previous = old.Previous
+			p.release(cid) // it was counted twice
+		} else {
+			p.release(old.Previous)
+		}
+	}
+	p.editions[slot] = e
+	return Outcome{Published: true, Reason: reason}, nil
+}
+
+func (p *Press) hold(cid chain.CID, bytes []byte) error {
+	s := p.bodies[cid]
+	if s == nil {
+		body, err := chain.DecodeBody(bytes)
+		if err != nil {
+			return err
+		}
+		s = &shared{bytes: bytes, body: body}
+		p.bodies[cid] = s
+	}
+	s.uses++
+	return nil
+}
+
+func (p *Press) release(cid chain.CID) {
+	if s := p.bodies[cid]; s != nil {
+		if s.uses--; s.uses <= 0 {
+			delete(p.bodies, cid)
+		}
+	}
+}
+
+// Restore puts back what was published before a restart. It is ignored where the
+// mark speaks of another body: then the data are of different age, and a new
+// edition comes with a new sequence number.
+func (p *Press) Restore(slot chain.Slot, body []byte, input string, at chain.Instant) bool {
+	mark := p.marks.Get(slot)
+	cid := chain.CIDOf(body)
+	if mark.Body != cid || p.editions[slot] != nil || p.hold(cid, body) != nil {
+		return false
+	}
+	p.editions[slot] = &Edition{Slot: slot, Seq: mark.Seq, Body: cid, Input: input, At: at, Reason: First, issued: mark.Issued}
+	return true
+}
+
+// Withdraw ends what was published for a slot: no option is left. Its sequence
+// number stays used.
+func (p *Press) Withdraw(slot chain.Slot) bool {
+	e := p.editions[slot]
+	if e == nil {
+		return false
+	}
+	p.release(e.Body)
+	p.release(e.Previous)
+	delete(p.editions, slot)
+	return true
+}
+
+// Edition gives what is published for a slot.
+func (p *Press) Edition(slot chain.Slot) (Edition, bool) {
+	if e := p.editions[slot]; e != nil {
+		return *e, true
+	}
+	return Edition{}, false
+}
+
+// Body gives the bytes of a body that an edition speaks of, or nil.
+func (p *Press) Body(cid chain.CID) []byte {
+	if s := p.bodies[cid]; s != nil {
+		return s.bytes
+	}
+	return nil
+}
+
+// Knows reports whether a device may still walk this body for the slot.
+func (p *Press) Knows(slot chain.Slot, cid chain.CID) bool {
+	e := p.editions[slot]
+	return e != nil && cid != "" && (cid == e.Body || cid == e.Previous)
+}
+
+// Counts gives the number of editions, and of bodies behind them.
+func (p *Press) Counts() (editions, bodies int) { return len(p.editions), len(p.bodies) }
+
+// Head signs the head of a slot as of now. A later head of the same edition is
+// a renewal.
+func (p *Press) Head(slot chain.Slot, now time.Time) (head []byte, body []byte, err error) {
+	e := p.editions[slot]
+	if e == nil {
+		return nil, nil, fmt.Errorf("chain of %s: %w", slot, ErrNoChain)
+	}
+	e.issued = max(e.issued, chain.InstantOf(now)) // a clock that went back must not look like a rollback
+	issued := e.issued.Time()
+	payload, err := chain.Marshal(chain.Head{
+		Mesh: p.mesh, Scope: slot.Scope, Primitive: slot.Primitive, Seq: e.Seq, Body: e.Body, Issued: e.issued,
+		RefreshAfter: chain.InstantOf(issued.Add(RefreshAfter)), Expires: chain.InstantOf(issued.Add(Lifetime)),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	head, err = p.key.Seal(chain.DomainChain, payload)
+	if err != nil {
+		return nil, nil, fmt.Errorf("chain of %s: %w", slot, err)
+	}
+	return head, p.bodies[e.Body].bytes, nil
+}
+
+// ErrEvidence is returned for a head that proves nothing: not signed by our own
+// key, of another mesh, or for another slot or sequence than it was shown for.
+var ErrEvidence = errors.New("the head proves nothing")
+
+// Behind reports whether a device's mark lies above ours, or beside it with
+// another body.
+func (p *Press) Behind(slot chain.Slot, theirs chain.Mark) bool {
+	ours := p.marks.Get(slot)
+	return theirs.Seq > ours.Seq || theirs.Seq == ours.Seq && theirs.Seq > 0 && theirs.Body != ours.Body
+}
+
+// Learn takes in the proof of a sequence number above ours: the hub was put back
+// to an older copy of its data. It continues above what it signed before. An
+// edition that a device would refuse now is issued again; changed says so.
+func (p *Press) Learn(slot chain.Slot, claim chain.Mark, envelope []byte, now time.Time) (changed bool, err error) {
+	h, err := p.evidence(slot, claim, envelope)
+	if err != nil {
+		return false, fmt.Errorf("chain of %s: %w", slot, err)
+	}
+	if !p.Behind(slot, chain.Mark{Seq: h.Seq, Body: h.Body}) {
+		return false, nil
+	}
+	if ours := p.marks.Get(slot); h.Seq > ours.Seq {
+		if err := p.marks.Raise(slot, chain.Mark{Seq: h.Seq, Body: h.Body, Issued: h.Issued}); err != nil {
+			return false, fmt.Errorf("chain of %s: %w", slot, err)
+		}
+	}
+	e := p.editions[slot]
+	if e == nil {
+		if ours := p.marks.Get(slot); ours.Seq == h.Seq && ours.Body != h.Body { // never use that number again
+			err = p.marks.Raise(slot, chain.Mark{Seq: h.Seq + 1, Body: h.Body, Issued: h.Issued})
+		}
+		return false, err
+	}
+	if e.Body == h.Body && h.Seq >= e.Seq {
+		e.Seq, e.issued = h.Seq, max(e.issued, h.Issued)
+		return true, nil
+	}
+	out, err := p.publish(slot, p.bodies[e.Body].bytes, e.Input, Evidence, now)
+	return out.Published, err
+}
+
+func (p *Press) evidence(slot chain.Slot, claim chain.Mark, envelope []byte) (chain.Head, error) {
+	signer, payload, err := chain.Open(chain.DomainChain, envelope)
+	if err != nil {
+		return chain.Head{}, fmt.Errorf("%w: %w", ErrEvidence, err)
+	}
+	var h chain.Head
+	if signer != p.key.PeerID() {
+		return h, fmt.Errorf("%w: %w", ErrEvidence, chain.ErrSigner)
+	}
+	if err := chain.Unmarshal(payload, &h); err != nil {
+		return h, fmt.Errorf("%w: %w", ErrEvidence, err)
+	}
+	if h.Mesh != p.mesh || h.Scope != slot.Scope || h.Primitive != slot.Primitive || h.Seq != claim.Seq || h.Body == "" || h.Seq >= 1<<62 {
+		return h, ErrEvidence
+	}
+	return h, nil
+}
+
+// Slots gives the slots for which something is published, in no order.
+func (p *Press) Slots() []chain.Slot {
+	list := make([]chain.Slot, 0, len(p.editions))
+	for slot := range p.editions {
+		list = append(list, slot)
+	}
+	return list
+}
