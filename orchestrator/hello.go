@@ -1,0 +1,320 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/mesh/spoke"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+	"github.com/chordwheel/chordwheel/orchestrator/fleet"
+)
+
+var _ spoke.Handler = (*Hub)(nil)
+
+// smallMesh is the number of devices up to which unmetered ones keep their
+// connections: each costs the hub 46 to 95 KiB.
+const smallMesh = 1500
+
+// Hello admits a device: with an invitation for the first time, with its
+// membership later. Refusals are *spoke.Refusal.
+func (h *Hub) Hello(ctx context.Context, from chain.PeerID, q wire.Hello) (wire.Welcome, error) {
+	return ask(ctx, h, func() (wire.Welcome, error) {
+		kind := "hello"
+		if q.Invitation != nil {
+			kind = "enrol"
+		}
+		w, err := h.hello(from, &q)
+		h.note(Operation{Kind: kind, Peer: from, Device: q.Name, Bytes: size(&w)}, err)
+		return w, err
+	})
+}
+
+func (h *Hub) hello(from chain.PeerID, q *wire.Hello) (wire.Welcome, error) {
+	if err := q.Validate(); err != nil {
+		return wire.Welcome{}, spoke.Refuse(spoke.CodeProtocol, "%v", err)
+	}
+	now := h.now()
+	d, renew, err := h.admit(from, q, now)
+	if err != nil {
+		return wire.Welcome{}, err
+	}
+	var w wire.Welcome
+	if renew {
+		if w.Membership, err = h.issue(d, now); err != nil {
+			return wire.Welcome{}, err
+		}
+	}
+	changed := h.describe(d, q.Capabilities, q.Locals) || h.fleet.Device(from) == nil
+	d.Version, d.Metered, d.Seen = q.Version, q.Metered, chain.InstantOf(now)
+	if err := h.keepDevice(d); err != nil {
+		return wire.Welcome{}, err
+	}
+	w.Behind = h.learnHeld(d, q.Holds, now)
+	if changed || renew {
+		if err := h.resolveScopes(d.Scopes); err != nil {
+			h.log.Error("publishing after a visit failed", "device", d.Name, "error", err)
+		}
+	}
+	w.Topics, err = h.topicKeys(d.Scopes, now)
+	if err != nil {
+		return wire.Welcome{}, err
+	}
+	w.Revocations, w.Now, w.Scopes, w.MeshName, w.Authority = h.revokedBytes, chain.InstantOf(now), d.Scopes, h.cfg.Name, h.cfg.Authority
+	w.Stay = !d.Metered && h.fleet.Count() <= smallMesh
+	w.Chains = h.available(d.Scopes)
+	return w, nil
+}
+
+// admit gives the device that a hello comes from, as a copy that is not in
+// force yet, and whether it needs a new membership.
+func (h *Hub) admit(from chain.PeerID, q *wire.Hello, now time.Time) (d *fleet.Device, renew bool, err error) {
+	var known *fleet.Device
+	if have := h.fleet.Device(from); have != nil {
+		c := *have
+		known = &c
+	}
+	if q.Invitation != nil {
+		return h.enrol(from, q, known, now)
+	}
+	return h.recognise(from, q, known, now)
+}
+
+// enrol takes a device in on the strength of an invitation.
+func (h *Hub) enrol(from chain.PeerID, q *wire.Hello, d *fleet.Device, now time.Time) (*fleet.Device, bool, error) {
+	hash := member.HashSecret(q.Invitation.Secret)
+	if d != nil && d.Revoked == 0 && d.Invited == hash && d.ID == q.DeviceID {
+		h.rename(d, q)
+		return d, true, nil // the answer to its first try was lost
+	}
+	i, ok := h.invitations[hash]
+	switch {
+	case !ok:
+		return nil, false, spoke.Refuse(spoke.CodeInvitation, "the invitation is not known here, or was used up: ask for a new one")
+	case chain.InstantOf(now) >= i.Expires:
+		return nil, false, spoke.Refuse(spoke.CodeInvitation, "the invitation expired at %s: ask for a new one", i.Expires.Time().Format(time.RFC3339))
+	case i.Scope != q.Invitation.Scope:
+		return nil, false, spoke.Refuse(spoke.CodeInvitation, "the invitation is for another scope")
+	}
+	if err := h.claim(from, q, now); err != nil {
+		return nil, false, err
+	}
+	// The use is spent first: a crash between the two costs an invitation, not a door left open.
+	if err := h.spend(hash, i); err != nil {
+		return nil, false, err
+	}
+	if d == nil || d.Revoked != 0 {
+		d = &fleet.Device{Peer: from, Enrolled: chain.InstantOf(now)}
+	}
+	d.ID, d.Invited = q.DeviceID, hash
+	d.Scopes = union(d.Scopes, []chain.ScopeID{i.Scope})
+	d.Granted = union(d.Granted, i.Grant)
+	h.rename(d, q)
+	h.log.Info("device enrolled", "device", d.Name, "peer", string(from), "scope", string(i.Scope))
+	return d, true, nil
+}
+
+// claim refuses a device ID that belongs to another peer, and keeps the case for
+// the owner.
+func (h *Hub) claim(from chain.PeerID, q *wire.Hello, now time.Time) error {
+	c, err := h.fleet.Claim(q.DeviceID, from, q.Name, chain.InstantOf(now))
+	if err == nil {
+		return nil
+	}
+	if kept := put(h.cfg.Storage.Bucket(bucketConflicts), string(from), c); kept != nil {
+		h.log.Error("keeping a conflict for the owner failed", "error", kept)
+	}
+	h.log.Warn("a device ID came under a second peer ID", "device_id", string(q.DeviceID), "peer", string(from), "holder", string(c.Holder))
+	return spoke.Refuse(spoke.CodeConflict, "device ID %s is known under another peer ID: the owner must approve %s", q.DeviceID, from)
+}
+
+// recognise lets a member in, and decides whether its membership is renewed.
+func (h *Hub) recognise(from chain.PeerID, q *wire.Hello, d *fleet.Device, now time.Time) (*fleet.Device, bool, error) {
+	m, err := member.Verify(h.trust, q.Membership, now)
+	over := errors.Is(err, chain.ErrExpired)
+	switch {
+	case d != nil && d.Revoked != 0:
+		return nil, false, spoke.Refuse(spoke.CodeRevoked, "the membership was revoked: ask the owner")
+	case over && d != nil:
+		// Known, not revoked, and the transport proved who it is: it was only away for long.
+		m = member.Membership{Peer: from, DeviceID: d.ID, Issued: d.Issued}
+	case over:
+		return nil, false, spoke.Refuse(spoke.CodeNotMember, "the membership has expired: join again")
+	case err != nil:
+		return nil, false, spoke.Refuse(spoke.CodeNotMember, "%v: join again", err)
+	}
+	switch {
+	case m.Peer != from:
+		return nil, false, spoke.Refuse(spoke.CodeNotMember, "%v", member.ErrPeer)
+	case h.revoked.Ends(&m):
+		return nil, false, spoke.Refuse(spoke.CodeRevoked, "the membership was revoked: ask the owner")
+	case m.DeviceID != q.DeviceID:
+		return nil, false, spoke.Refuse(spoke.CodeNotMember, "the membership is of another device ID: join again")
+	}
+	if d == nil { // an older copy of our data does not know it, our signature does
+		if err := h.claim(from, q, now); err != nil {
+			return nil, false, err
+		}
+		d = &fleet.Device{Peer: from, ID: m.DeviceID, Name: m.Name, Scopes: m.Scopes, Serial: m.Serial, Issued: m.Issued, Expires: m.Expires, Enrolled: m.Issued}
+		for _, p := range m.Granted {
+			d.Granted = append(d.Granted, string(p))
+		}
+		h.serial = max(h.serial, m.Serial)
+	}
+	old := d.Name
+	h.rename(d, q)
+	renew := over || d.Name != old || m.Serial < d.Serial || now.Sub(m.Issued.Time()) >= member.RenewAfter
+	return d, renew, nil
+}
+
+// rename takes the name that a device goes by; one without gets the start of its ID.
+func (h *Hub) rename(d *fleet.Device, q *wire.Hello) {
+	switch {
+	case q.Name != "":
+		d.Name = q.Name
+	case d.Name == "":
+		d.Name = "device-" + string(q.DeviceID)[:min(8, len(q.DeviceID))]
+	}
+}
+
+// issue signs a membership for d.
+func (h *Hub) issue(d *fleet.Device, now time.Time) ([]byte, error) {
+	issued := chain.InstantOf(now)
+	if h.revoked != nil {
+		for _, e := range h.revoked.Ended {
+			if e.Peer == d.Peer {
+				issued = max(issued, e.At+1) // it was let in again
+			}
+		}
+	}
+	h.serial = max(h.serial+1, uint64(max(now.UnixMilli(), 1)))
+	m := member.Membership{Mesh: h.cfg.Mesh, DeviceID: d.ID, Peer: d.Peer, Name: d.Name, Scopes: d.Scopes, Issued: issued,
+		Expires: issued + chain.Instant(member.Lifetime/time.Millisecond), Serial: h.serial}
+	for _, p := range d.Granted {
+		m.Granted = append(m.Granted, member.Pattern(p))
+	}
+	envelope, err := member.Issue(h.cfg.Key, m)
+	if err != nil {
+		return nil, err
+	}
+	d.Serial, d.Issued, d.Expires = m.Serial, m.Issued, m.Expires
+	return envelope, nil
+}
+
+// describe takes in what a device says it can do, and reports whether that is news.
+func (h *Hub) describe(d *fleet.Device, capabilities []chain.Capability, locals []wire.LocalOption) bool {
+	capabilities = slices.Clone(capabilities)
+	slices.Sort(capabilities)
+	capabilities = slices.Compact(capabilities)
+	if slices.Equal(d.Declared, capabilities) && sameLocals(d.Locals, locals) {
+		return false
+	}
+	d.Declared, d.Locals = capabilities, locals
+	return true
+}
+
+func sameLocals(a, b []wire.LocalOption) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	x, errX := chain.Marshal(a)
+	y, errY := chain.Marshal(b)
+	return errX == nil && errY == nil && (len(a) == 0 || string(x) == string(y))
+}
+
+// learnHeld goes through the marks that a device shows. It returns the slots in
+// which the hub seems to be behind and wants to see the head that proves it.
+func (h *Hub) learnHeld(d *fleet.Device, holds []wire.Held, now time.Time) (behind []chain.Slot) {
+	for i := range holds {
+		held := &holds[i]
+		if !slices.Contains(d.Scopes, held.Slot.Scope) || !h.press.Behind(held.Slot, held.Mark) {
+			continue
+		}
+		if len(held.Head) == 0 {
+			behind = append(behind, held.Slot)
+			continue
+		}
+		before := h.cfg.Storage.Marks.Get(held.Slot)
+		changed, err := h.press.Learn(held.Slot, held.Mark, held.Head, now)
+		if err != nil {
+			h.alarm(now, "a device claims a sequence number without proof", d, held.Slot.String()+": "+err.Error())
+			continue
+		}
+		if before.Seq == held.Mark.Seq {
+			h.alarm(now, "two bodies under one sequence number", d, held.Slot.String())
+		} else {
+			h.alarm(now, "a device holds a newer chain than the hub: an older copy of the hub's data is in use, sequences go on above it", d, held.Slot.String())
+		}
+		if changed {
+			h.published(held.Slot, "evidence")
+		}
+	}
+	return behind
+}
+
+// available lists what there is to fetch for the members of scopes.
+func (h *Hub) available(scopes []chain.ScopeID) []wire.Available {
+	var list []wire.Available
+	for _, scope := range scopes {
+		for _, p := range h.catalogue.Primitives {
+			slot := chain.Slot{Scope: scope, Primitive: p.Name}
+			if e, ok := h.press.Edition(slot); ok {
+				list = append(list, wire.Available{Slot: slot, Seq: e.Seq, Body: e.Body})
+			}
+		}
+	}
+	return list
+}
+
+// keepDevice writes d and puts it in force.
+func (h *Hub) keepDevice(d *fleet.Device) error {
+	if err := put(h.cfg.Storage.Bucket(bucketDevices), string(d.Peer), *d); err != nil {
+		return err
+	}
+	h.fleet.Put(d)
+	return nil
+}
+
+func union[T comparable](a, b []T) []T {
+	out := slices.Clone(a)
+	for _, x := range b {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// size is what a message takes on the wire, without its frame.
+func size(v any) int {
+	b, err := chain.Marshal(v)
+	if err != nil {
+		return 0
+	}
+	return len(b)
+}
+
+// note writes an operation down, with what came of it.
+func (h *Hub) note(op Operation, err error) {
+	op.At = chain.InstantOf(h.now())
+	if op.Direction == "" {
+		op.Direction = "in"
+	}
+	if d := h.fleet.Device(op.Peer); d != nil {
+		op.Device = d.Name
+	}
+	if op.Outcome == "" {
+		op.Outcome = "ok"
+	}
+	var r *spoke.Refusal
+	if errors.As(err, &r) {
+		op.Outcome, op.Detail, op.Bytes = r.Code, r.Message, 0
+		h.refused[r.Code]++
+	} else if err != nil {
+		op.Outcome, op.Bytes = spoke.CodeInternal, 0
+	}
+	h.oplog.add(op)
+}

@@ -1,0 +1,241 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/mesh/spoke"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+	"github.com/chordwheel/chordwheel/orchestrator/catalog"
+	"github.com/chordwheel/chordwheel/orchestrator/escalate"
+	"github.com/chordwheel/chordwheel/orchestrator/fleet"
+	"github.com/chordwheel/chordwheel/orchestrator/learn"
+	"github.com/chordwheel/chordwheel/orchestrator/publish"
+)
+
+// Publisher is how the hub speaks to whoever is connected: best effort, for
+// devices fetch what they miss. Package mesh has one. Its methods are called
+// from one goroutine at a time.
+type Publisher interface {
+	Join(keys ...wire.TopicKey) error
+	Invalidate(ctx context.Context, slot chain.Slot, seq uint64, body chain.CID) error
+	Revoked(ctx context.Context, list []byte) error
+}
+
+// Config of a hub. All but Log, Version, Name and Authority are required.
+type Config struct {
+	Key       chain.Key
+	Mesh      chain.MeshID // see [MeshID]
+	Catalogue catalog.Catalog
+	Storage   Storage
+	Addrs     func() []string // multiaddrs that devices can reach the hub at, without the peer ID
+	Log       *slog.Logger    // nil: nothing is logged
+	Version   string          // of the program
+	Name      string          // of the mesh, for people
+	Authority string          // URL of the authority services
+}
+
+// Hub is the orchestrator of one mesh. Its methods may be called from many
+// goroutines, between Start and Close.
+type Hub struct {
+	// fixed
+	cfg      Config
+	log      *slog.Logger
+	trust    chain.Trust
+	bodies   Bucket
+	editions Bucket
+	oplog    *oplog
+	outbox   *outbox
+
+	// channels in
+	asks  chan func()   // capacity 0: who asks waits for the loop
+	ready chan struct{} // closed by Start
+	stop  chan struct{}
+	done  chan struct{} // closed when the loop ended
+	life  sync.Mutex    // start and close
+	up    bool
+
+	// state of the loop
+	catalogue    catalog.Catalog
+	fleet        *fleet.Fleet
+	book         *learn.Book
+	press        *publish.Press
+	desk         *escalate.Desk
+	plans        map[chain.Slot]*escalate.Plan
+	protests     map[chain.Slot]*protestCount
+	invitations  map[string]invitation
+	topics       map[chain.ScopeID]topic
+	revoked      *member.Revocations
+	revokedBytes []byte
+	serial       uint64
+	again        map[chain.Slot]time.Time // slots to offer again, and when
+	started      time.Time
+	reloaded     time.Time
+	refused      map[string]uint64 // refusals by code
+	alarms       []Alarm
+	agents       map[chain.OptionID]string // derived DIDs
+}
+
+// New checks cfg, reads what was kept and makes a hub that does not run yet.
+func New(cfg Config) (*Hub, error) {
+	if cfg.Key == (chain.Key{}) || cfg.Mesh == "" || cfg.Storage.Bucket == nil || cfg.Storage.Marks == nil || cfg.Storage.Files == nil || cfg.Addrs == nil {
+		return nil, errors.New("orchestrator: key, mesh, storage and addresses are required")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &Hub{
+		cfg: cfg, log: cfg.Log, trust: chain.Trust{Mesh: cfg.Mesh, Orchestrator: cfg.Key.PeerID()},
+		bodies: cfg.Storage.Bucket(bucketBodies), editions: cfg.Storage.Bucket(bucketEditions),
+		oplog: newOplog(), outbox: newOutbox(cfg.Log),
+		asks: make(chan func()), ready: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
+		catalogue: cfg.Catalogue, fleet: fleet.New(), book: learn.NewBook(),
+		press: publish.New(cfg.Key, cfg.Mesh, cfg.Storage.Marks), desk: escalate.NewDesk(),
+		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{},
+		invitations: map[string]invitation{}, topics: map[chain.ScopeID]topic{}, again: map[chain.Slot]time.Time{},
+		refused: map[string]uint64{},
+	}
+	if err := h.load(); err != nil {
+		return nil, fmt.Errorf("orchestrator: %w", err)
+	}
+	return h, nil
+}
+
+// Start begins to answer. p must be running: what the hub has to say goes there.
+// ctx is for the start alone; the hub runs until Close. It may be called once.
+func (h *Hub) Start(ctx context.Context, p Publisher) error {
+	h.life.Lock()
+	defer h.life.Unlock()
+	if h.up {
+		return errors.New("orchestrator: started twice")
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	h.started = h.now()
+	h.reloaded = h.started
+	if err := h.resolveAll(); err != nil {
+		return fmt.Errorf("orchestrator: %w", err)
+	}
+	h.outbox.start(p)
+	h.joinTopics()
+	if h.revokedBytes != nil {
+		h.outbox.revoked(h.revokedBytes)
+	}
+	h.up = true
+	close(h.ready)
+	go h.loop()
+	return nil
+}
+
+// Close stops answering, keeps what was learned and waits for both goroutines.
+// It may be called twice, and without Start.
+func (h *Hub) Close() error {
+	h.life.Lock()
+	defer h.life.Unlock()
+	if !h.up {
+		return nil
+	}
+	h.up = false
+	close(h.stop)
+	<-h.done
+	h.outbox.close()
+	return h.keepLearned()
+}
+
+// Periods of the loop.
+const (
+	keepEvery    = 30 * time.Second // what was learned; a crash loses as much
+	resolveEvery = 10 * time.Minute // estimates fade and memberships end also without news
+)
+
+func (h *Hub) loop() {
+	defer close(h.done)
+	keep, resolve := time.NewTicker(keepEvery), time.NewTicker(resolveEvery)
+	defer keep.Stop()
+	defer resolve.Stop()
+	again := time.NewTimer(time.Hour)
+	defer again.Stop()
+	for {
+		again.Reset(h.untilAgain())
+		select {
+		case <-h.stop:
+			return
+		case ask := <-h.asks:
+			ask()
+		case <-keep.C:
+			if err := h.keepLearned(); err != nil {
+				h.log.Error("keeping what was learned failed", "error", err)
+			}
+		case <-resolve.C:
+			h.expireTopics()
+			if err := h.resolveAll(); err != nil {
+				h.log.Error("publishing failed", "error", err)
+			}
+		case <-again.C:
+			h.offerAgain()
+		}
+	}
+}
+
+// ask runs f in the loop and gives what it returned.
+func ask[T any](ctx context.Context, h *Hub, f func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	answers := make(chan answer, 1) // the loop never waits for a caller that left
+	var none T
+	select {
+	case <-h.ready:
+	default:
+		return none, &spoke.Refusal{Code: spoke.CodeShutdown, Message: "the hub is starting: come back", ComeBack: time.Second}
+	}
+	select {
+	case h.asks <- func() { value, err := f(); answers <- answer{value, err} }:
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-h.done:
+		return none, spoke.Refuse(spoke.CodeShutdown, "the hub is stopping: come back")
+	}
+	a := <-answers
+	return a.value, a.err
+}
+
+func (h *Hub) now() time.Time { return time.Now() }
+
+// PeerID is the hub's identity.
+func (h *Hub) PeerID() chain.PeerID { return h.trust.Orchestrator }
+
+// Reload puts another catalogue in force: when it returns, the chains that
+// change by it are published. The catalogue must come from package catalog.
+func (h *Hub) Reload(ctx context.Context, c catalog.Catalog) error {
+	_, err := ask(ctx, h, func() (struct{}, error) {
+		h.catalogue = c
+		h.reloaded = h.now()
+		return struct{}{}, h.resolveAll()
+	})
+	return err
+}
+
+// keepLearned writes what changed since the last time, in one sync.
+func (h *Hub) keepLearned() error {
+	records := map[string]any{}
+	for _, r := range h.book.Dirty() {
+		b, err := r.Encode()
+		if err != nil {
+			return err
+		}
+		records[r.Key.String()] = b
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	return h.cfg.Storage.Bucket(bucketLearned).PutAll(records)
+}

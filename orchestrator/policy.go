@@ -1,0 +1,302 @@
+package orchestrator
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/orchestrator/catalog"
+	"github.com/chordwheel/chordwheel/orchestrator/escalate"
+	"github.com/chordwheel/chordwheel/orchestrator/fleet"
+	"github.com/chordwheel/chordwheel/orchestrator/learn"
+	"github.com/chordwheel/chordwheel/orchestrator/resolve"
+)
+
+// input gathers all that the order of a slot depends on. ok is false for a
+// primitive that the catalogue does not have.
+func (h *Hub) input(slot chain.Slot, now time.Time) (in resolve.Input, rules chain.Rules, ok bool) {
+	p, ok := h.catalogue.Primitive(slot.Primitive)
+	if !ok {
+		return in, rules, false
+	}
+	w, _ := h.catalogue.Workspace(slot.Scope)
+	in = resolve.Input{Slot: slot, Mode: resolve.Learned, Geo: w.Geo, Weights: w.Weights, Profile: p.Profile}
+	if p.Fixed || w.Fixed {
+		in.Mode = resolve.Fixed
+	}
+	for _, entry := range p.Default {
+		in.Default = append(in.Default, chain.OptionID(entry))
+	}
+	reach := h.fleet.Scope(slot.Scope, chain.InstantOf(now))
+	in.Candidates = h.providers(p, w, reach, now)
+	in.Candidates = append(in.Candidates, h.slots(p, reach, now)...)
+	in.Candidates = append(in.Candidates, h.locals(p, reach, now)...)
+	in.Prefer = preferred(w.Prefer, p.Name, in.Candidates)
+	in.Pin, in.Deny = patterns(w.Pin, p.Name), patterns(w.Deny, p.Name)
+	return in, p.Rules, true
+}
+
+// providers gives every provider option that serves p.
+func (h *Hub) providers(p catalog.Primitive, w catalog.Workspace, reach fleet.Reach, now time.Time) []resolve.Candidate {
+	var list []resolve.Candidate
+	for _, provider := range h.catalogue.Providers {
+		for _, m := range provider.Models {
+			if !slices.Contains(m.Primitives, p.Name) {
+				continue
+			}
+			id := chain.OptionID(provider.Name + "/" + m.Name)
+			c := resolve.Candidate{
+				Option: chain.Option{ID: id, Kind: chain.Provider, Agent: h.agent(id), Adapter: provider.Adapter, Model: m.Name,
+					Endpoint: provider.Endpoint, Domain: provider.Domain, Requires: p.Source.Requires, Limits: m.Limits, Data: p.Source.Data,
+					Cost: chain.Cost{InputPerMtok: m.Price.InputPerMtok, OutputPerMtok: m.Price.OutputPerMtok, PerCall: m.Price.PerCall,
+						Quality: chain.PPMOf(m.Prior.Quality)}},
+				Geo: provider.Geo, Prior: priorOf(m.Prior), Withheld: slices.Contains(p.Withheld, id),
+			}
+			c.Option.Keys, c.Unreachable = keys(provider, w, p, reach)
+			h.estimate(&c, p.Name, now)
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// keys gives the keys of a provider that devices of the workspace may hold, and
+// why none of the devices can use the provider, if so.
+func keys(provider catalog.Provider, w catalog.Workspace, p catalog.Primitive, reach fleet.Reach) (allowed []string, why string) {
+	var any []chain.Capability
+	for _, k := range provider.Keys {
+		if w.Allows(k) {
+			allowed, any = append(allowed, k), append(any, chain.KeyCapability(k))
+		}
+	}
+	switch {
+	case len(provider.Keys) > 0 && len(allowed) == 0:
+		return nil, "the workspace allows none of its keys (" + strings.Join(provider.Keys, ", ") + ")"
+	case reach.Members() == 0:
+		return allowed, "no device is a member of the scope"
+	case !reach.Any(nil, any):
+		return allowed, "no device of the scope holds key " + strings.Join(allowed, " or ")
+	case !reach.Any(p.Source.Requires, any):
+		return allowed, "no device of the scope has " + list(p.Source.Requires) + " and its key"
+	}
+	return allowed, ""
+}
+
+func list(capabilities []chain.Capability) string {
+	words := make([]string, len(capabilities))
+	for i, c := range capabilities {
+		words[i] = string(c)
+	}
+	return strings.Join(words, ", ")
+}
+
+// slots gives the abstract peer slots of p. Data that must stay has none.
+func (h *Hub) slots(p catalog.Primitive, reach fleet.Reach, now time.Time) []resolve.Candidate {
+	if p.Source.Data == chain.LocalOnly {
+		return nil
+	}
+	var candidates []resolve.Candidate
+	for _, s := range p.Slots {
+		requires := union(s.Requires, p.Source.Requires)
+		c := resolve.Candidate{Option: chain.Option{ID: s.ID, Kind: chain.Peer, Requires: requires, Tries: s.Tries, Via: s.Via}, Prior: priorOf(catalog.DefaultPrior())}
+		switch {
+		case p.Rules.NoPeers:
+			c.Unreachable = "the rules allow no peers"
+		case reach.Members() == 0:
+			c.Unreachable = "no device is a member of the scope"
+		case !reach.Any(requires, nil):
+			c.Unreachable = "no device of the scope has " + list(requires)
+		}
+		h.estimate(&c, p.Name, now)
+		candidates = append(candidates, c)
+	}
+	return candidates
+}
+
+// locals gives what devices of the scope run themselves.
+func (h *Hub) locals(p catalog.Primitive, reach fleet.Reach, now time.Time) []resolve.Candidate {
+	var candidates []resolve.Candidate
+	for _, l := range reach.Locals(p.Name, p.Source.Requires) {
+		c := resolve.Candidate{Option: l.Option, Prior: priorOf(catalog.DefaultPrior())}
+		c.Option.Requires = p.Source.Requires
+		if p.Source.Data != chain.AnyData {
+			c.Option.Data = p.Source.Data
+		}
+		h.estimate(&c, p.Name, now)
+		candidates = append(candidates, c)
+	}
+	return candidates
+}
+
+func priorOf(p catalog.Prior) resolve.Prior {
+	latency := p.Latency.Duration().Seconds()
+	return resolve.Prior{Latency: latency, FailureLatency: latency, Reliability: p.Reliability}
+}
+
+// estimate corrects what was declared of a candidate by what was reported.
+func (h *Hub) estimate(c *resolve.Candidate, p chain.Primitive, now time.Time) {
+	c.Estimates = h.book.Estimates(learn.Key{Primitive: p, Option: c.Option.ID}, c.Prior, now)
+}
+
+// preferred spells a workspace's list out: a pattern stands for the candidates
+// that fit it, by id.
+func preferred(selections []catalog.Selection, p chain.Primitive, candidates []resolve.Candidate) []chain.OptionID {
+	var out []chain.OptionID
+	for _, pattern := range patterns(selections, p) {
+		var fit []chain.OptionID
+		for i := range candidates {
+			if id := candidates[i].Option.ID; resolve.Match(pattern, id) && !slices.Contains(out, id) {
+				fit = append(fit, id)
+			}
+		}
+		slices.Sort(fit)
+		out = append(out, fit...)
+	}
+	return out
+}
+
+// patterns gives the patterns of selections that speak of p.
+func patterns(selections []catalog.Selection, p chain.Primitive) []string {
+	var out []string
+	for _, s := range selections {
+		if s.Primitive == "" || s.Primitive == p {
+			out = append(out, s.Options...)
+		}
+	}
+	return out
+}
+
+// fingerprint names everything that policy depended on but the estimates.
+func fingerprint(in resolve.Input, rules chain.Rules) string {
+	in.Candidates = slices.Clone(in.Candidates)
+	for i := range in.Candidates {
+		in.Candidates[i].Estimates = resolve.Estimates{}
+	}
+	b, err := json.Marshal(struct {
+		Input resolve.Input
+		Rules chain.Rules
+	}{in, rules})
+	if err != nil {
+		return "" // no number in it is infinite: the catalogue bounds them
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+// resolveSlot orders a slot's options and publishes what is worth it.
+func (h *Hub) resolveSlot(slot chain.Slot) error {
+	now := h.now()
+	delete(h.again, slot)
+	in, rules, ok := h.input(slot, now)
+	if !ok {
+		return h.withdraw(slot)
+	}
+	r := resolve.Order(in)
+	if len(r.Options) == 0 {
+		return h.withdraw(slot)
+	}
+	out, err := h.press.Offer(r, rules, fingerprint(in, rules), now)
+	if err != nil {
+		return err
+	}
+	if !out.Again.IsZero() {
+		h.again[slot] = out.Again
+	}
+	e, _ := h.press.Edition(slot)
+	if p := h.plans[slot]; out.Published || p == nil || !p.Fits(e.Body, r.Withheld) {
+		h.plans[slot] = escalate.NewPlan(e.Body, r.Options, r.Withheld)
+	}
+	if out.Published {
+		h.published(slot, string(out.Reason))
+	}
+	return nil
+}
+
+// published keeps a new edition and tells the devices.
+func (h *Hub) published(slot chain.Slot, reason string) {
+	if err := h.keepEdition(slot); err != nil {
+		h.log.Error("keeping a published chain failed: a restart gives it a new sequence number", "slot", slot.String(), "error", err)
+	}
+	e, _ := h.press.Edition(slot)
+	h.outbox.invalidate(slot, e.Seq, e.Body)
+	h.note(Operation{Direction: "out", Kind: "invalidation", Slot: slot.String(), Bytes: 64, Detail: reason}, nil)
+	h.log.Info("chain published", "slot", slot.String(), "seq", e.Seq, "body", e.Body.String(), "reason", reason)
+}
+
+// withdraw ends a slot for which no option is left.
+func (h *Hub) withdraw(slot chain.Slot) error {
+	delete(h.plans, slot)
+	if !h.press.Withdraw(slot) {
+		return nil
+	}
+	h.note(Operation{Direction: "out", Kind: "invalidation", Slot: slot.String(), Outcome: "withdrawn", Detail: h.whyNone(slot)}, nil)
+	h.log.Warn("chain withdrawn", "slot", slot.String(), "why", h.whyNone(slot))
+	return h.keepEdition(slot)
+}
+
+// scopes gives the scopes that have members now.
+func (h *Hub) scopes() []chain.ScopeID {
+	now := chain.InstantOf(h.now())
+	var all []chain.ScopeID
+	for _, d := range h.fleet.Devices() {
+		if d.Active(now) {
+			all = append(all, d.Scopes...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// resolveAll goes over every slot of every scope with members. An error in one
+// does not keep the others.
+func (h *Hub) resolveAll() error {
+	scopes := h.scopes()
+	err := h.resolveScopes(scopes)
+	for _, slot := range h.press.Slots() {
+		_, known := h.catalogue.Primitive(slot.Primitive)
+		if !known || !slices.Contains(scopes, slot.Scope) {
+			err = errors.Join(err, h.withdraw(slot))
+		}
+	}
+	return err
+}
+
+func (h *Hub) resolveScopes(scopes []chain.ScopeID) error {
+	var errs []error
+	for _, scope := range scopes {
+		for _, p := range h.catalogue.Primitives {
+			if err := h.resolveSlot(chain.Slot{Scope: scope, Primitive: p.Name}); err != nil {
+				errs = append(errs, fmt.Errorf("resolve: %w", err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// untilAgain is the time to the next offer that was put off.
+func (h *Hub) untilAgain() time.Duration {
+	wait := time.Hour
+	for _, at := range h.again {
+		wait = min(wait, at.Sub(h.now()))
+	}
+	return max(wait, 0)
+}
+
+// offerAgain makes the offers that are due.
+func (h *Hub) offerAgain() {
+	now := h.now()
+	for slot, at := range h.again {
+		if now.Before(at) {
+			continue
+		}
+		if err := h.resolveSlot(slot); err != nil {
+			h.log.Error("publishing failed", "slot", slot.String(), "error", err)
+		}
+	}
+}

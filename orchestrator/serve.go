@@ -1,0 +1,285 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/spoke"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+	"github.com/chordwheel/chordwheel/orchestrator/escalate"
+	"github.com/chordwheel/chordwheel/orchestrator/fleet"
+	"github.com/chordwheel/chordwheel/orchestrator/learn"
+	"github.com/chordwheel/chordwheel/orchestrator/publish"
+)
+
+// member gives the device that a request comes from, if it may ask for anything.
+func (h *Hub) member(from chain.PeerID, now time.Time) (*fleet.Device, error) {
+	d := h.fleet.Device(from)
+	switch {
+	case d == nil:
+		return nil, spoke.Refuse(spoke.CodeNotMember, "not a member of this mesh: join first")
+	case d.Revoked != 0:
+		return nil, spoke.Refuse(spoke.CodeRevoked, "the membership was revoked: ask the owner")
+	case !d.Active(chain.InstantOf(now)):
+		return nil, spoke.Refuse(spoke.CodeNotMember, "the membership has expired: say hello to renew it")
+	}
+	return d, nil
+}
+
+// memberOf is member for one scope.
+func (h *Hub) memberOf(from chain.PeerID, scope chain.ScopeID, now time.Time) (*fleet.Device, error) {
+	d, err := h.member(from, now)
+	if err == nil && !slices.Contains(d.Scopes, scope) {
+		return nil, spoke.Refuse(spoke.CodeScope, "not a member of %s", scope)
+	}
+	return d, err
+}
+
+// Report takes in what a device measured. A batch with an impossible value is
+// refused whole; one that was seen before is acknowledged and counts once.
+func (h *Hub) Report(ctx context.Context, from chain.PeerID, r wire.Report) (wire.ReportReply, error) {
+	return ask(ctx, h, func() (wire.ReportReply, error) {
+		op := Operation{Kind: "report", Peer: from, Request: strconv.FormatUint(r.Seq, 10), Bytes: size(&r)}
+		reply, repeated, err := h.report(from, &r)
+		switch {
+		case err == nil && !reply.Accepted:
+			op.Outcome, op.Detail = spoke.CodeInvalid, reply.Reason
+			h.refused[spoke.CodeInvalid]++
+		case repeated:
+			op.Detail = "repeated: counted before"
+		}
+		h.note(op, err)
+		return reply, err
+	})
+}
+
+func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply, repeated bool, err error) {
+	now := h.now()
+	have, err := h.member(from, now)
+	if err != nil {
+		return reply, false, err
+	}
+	if err := errors.Join(r.Validate(), fleet.CheckReport(r, now)); err != nil {
+		return wire.ReportReply{Reason: firstLine(err.Error())}, false, nil
+	}
+	d := *have
+	fresh := d.Take(r.BootID, r.Seq)
+	if !fresh {
+		return wire.ReportReply{Accepted: true}, true, nil
+	}
+	changed := false
+	if len(r.Capabilities) > 0 || len(r.Locals) > 0 {
+		changed = h.describe(&d, r.Capabilities, r.Locals)
+	}
+	d.Seen = chain.InstantOf(now)
+	// Durable before it counts: a batch that is sent again after a crash must not count twice.
+	if err := h.keepDevice(&d); err != nil {
+		return reply, false, err
+	}
+	h.observe(&d, r)
+	for i := range r.Protests {
+		if slices.Contains(d.Scopes, r.Protests[i].Slot.Scope) {
+			h.count(r.Protests[i].Slot).Queued++
+		}
+	}
+	if changed || len(r.Counters) > 0 || len(r.Measurements) > 0 {
+		if err := h.resolveScopes(d.Scopes); err != nil {
+			h.log.Error("publishing after a report failed", "device", d.Name, "error", err)
+		}
+	}
+	return wire.ReportReply{Accepted: true}, false, nil
+}
+
+// observe learns from a report. Reliability comes from the exact counters,
+// times from the sample. What concerns a scope that the device is not in, or a
+// primitive that the catalogue does not have, is passed over.
+func (h *Hub) observe(d *fleet.Device, r *wire.Report) {
+	ours := func(s chain.Slot) bool {
+		_, known := h.catalogue.Primitive(s.Primitive)
+		return known && slices.Contains(d.Scopes, s.Scope)
+	}
+	at := r.To.Time()
+	for i := range r.Counters {
+		c := &r.Counters[i]
+		if !ours(c.Slot) {
+			continue
+		}
+		var failures uint64
+		for class, n := range c.Outcomes {
+			if fleet.Judges(class) {
+				failures += n
+			}
+		}
+		h.book.Count(learn.Key{Primitive: c.Slot.Primitive, Option: c.Option}, d.Peer, c.Outcomes[chain.OK], failures, at)
+	}
+	for i := range r.Measurements {
+		m := &r.Measurements[i]
+		if ours(m.Slot) && (m.Class == chain.OK || fleet.Judges(m.Class)) {
+			h.book.Time(learn.Key{Primitive: m.Slot.Primitive, Option: m.Option}, d.Peer, m.Total.Duration(), m.Class == chain.OK, m.At.Time())
+		}
+	}
+}
+
+// Fetch signs the head of a chain for a member of its scope; the body comes
+// along unless the device has it.
+func (h *Hub) Fetch(ctx context.Context, from chain.PeerID, f wire.Fetch) (wire.FetchReply, error) {
+	return ask(ctx, h, func() (wire.FetchReply, error) {
+		reply, err := h.fetch(from, &f)
+		h.note(Operation{Kind: "fetch", Peer: from, Slot: f.Slot.String(), Bytes: len(reply.Head) + len(reply.Body)}, err)
+		return reply, err
+	})
+}
+
+func (h *Hub) fetch(from chain.PeerID, f *wire.Fetch) (wire.FetchReply, error) {
+	now := h.now()
+	if err := f.Validate(); err != nil {
+		return wire.FetchReply{}, spoke.Refuse(spoke.CodeProtocol, "%v", err)
+	}
+	if _, err := h.memberOf(from, f.Slot.Scope, now); err != nil {
+		return wire.FetchReply{}, err
+	}
+	head, body, err := h.press.Head(f.Slot, now)
+	if errors.Is(err, publish.ErrNoChain) {
+		return wire.FetchReply{}, spoke.Refuse(spoke.CodeNoChain, "%s", h.whyNone(f.Slot))
+	}
+	if err != nil {
+		return wire.FetchReply{}, err
+	}
+	if e, _ := h.press.Edition(f.Slot); e.Body == f.Body {
+		body = nil
+	}
+	return wire.FetchReply{Head: head, Body: body}, nil
+}
+
+// whyNone says why nothing is published for a slot.
+func (h *Hub) whyNone(slot chain.Slot) string {
+	if _, ok := h.catalogue.Primitive(slot.Primitive); !ok {
+		return "the catalogue has no primitive " + string(slot.Primitive)
+	}
+	return "no option of " + slot.String() + " can be run by its devices: chain explain says why"
+}
+
+// protestCount is what one slot's protests came to since the start.
+type protestCount struct {
+	Answered, Refused, Coalesced, Queued uint64
+}
+
+func (h *Hub) count(slot chain.Slot) *protestCount {
+	c := h.protests[slot]
+	if c == nil {
+		c = &protestCount{}
+		h.protests[slot] = c
+	}
+	return c
+}
+
+// Protest answers a device whose chain is exhausted: a withheld option, signed
+// for this protest alone, or a final no with its reason.
+func (h *Hub) Protest(ctx context.Context, from chain.PeerID, p wire.Protest) (wire.ProtestReply, error) {
+	return ask(ctx, h, func() (wire.ProtestReply, error) {
+		reply, err := h.protest(from, &p)
+		op := Operation{Kind: "protest", Peer: from, Slot: p.Slot.String(), Bytes: size(&reply), Request: p.Nonce}
+		if err == nil && reply.Extension == nil {
+			op.Outcome, op.Detail = "final_no", reply.Reason
+		}
+		h.note(op, err)
+		return reply, err
+	})
+}
+
+// Bounds of an extension's life. A device that protested asynchronously uses it
+// for its next request.
+const (
+	extensionLeast = time.Minute
+	extensionMost  = 10 * time.Minute
+)
+
+func (h *Hub) protest(from chain.PeerID, p *wire.Protest) (wire.ProtestReply, error) {
+	now := h.now()
+	if err := p.Validate(); err != nil {
+		return wire.ProtestReply{}, spoke.Refuse(spoke.CodeProtocol, "%v", err)
+	}
+	d, err := h.memberOf(from, p.Slot.Scope, now)
+	if err != nil {
+		return wire.ProtestReply{}, err
+	}
+	if extension, reason, ok := h.desk.Repeat(from, p.Slot, p.Nonce, now); ok {
+		h.count(p.Slot).Coalesced++
+		return wire.ProtestReply{Extension: extension, Reason: reason}, nil
+	}
+	if ok, wait := h.desk.Admit(from, p.Slot, now); !ok {
+		return wire.ProtestReply{}, &spoke.Refusal{Code: spoke.CodeTooMany, Message: "too many protests for " + p.Slot.String(), ComeBack: wait}
+	}
+	if !h.press.Knows(p.Slot, p.Body) {
+		h.count(p.Slot).Refused++
+		return wire.ProtestReply{Reason: "that chain is not in force any more: fetch the new one"}, nil
+	}
+	answer := h.plan(p.Slot).Next(h.tried(p))
+	count := h.count(p.Slot)
+	if answer.Coalesced {
+		count.Coalesced++
+	}
+	if !answer.Reveal {
+		count.Refused++
+		h.desk.Remember(from, p.Slot, p.Nonce, nil, answer.Reason, now.Add(extensionLeast), now)
+		return wire.ProtestReply{Reason: answer.Reason}, nil
+	}
+	count.Answered++
+	expires := now.Add(min(max(p.Budget.Duration(), extensionLeast), extensionMost))
+	extension, err := h.extension(d.Peer, p, answer.Option, now, expires)
+	if err != nil {
+		return wire.ProtestReply{}, err
+	}
+	h.desk.Remember(from, p.Slot, p.Nonce, extension, "", expires, now)
+	return wire.ProtestReply{Extension: extension}, nil
+}
+
+// plan gives the answers for a slot.
+func (h *Hub) plan(slot chain.Slot) *escalate.Plan {
+	if p := h.plans[slot]; p != nil {
+		return p
+	}
+	return escalate.NewPlan("", nil, nil)
+}
+
+// tried is what a protest says has failed, and what stands in the chain that it
+// speaks of anyway: an extension only appends.
+func (h *Hub) tried(p *wire.Protest) []chain.Failure {
+	list := slices.Clone(p.Failed)
+	body, err := chain.DecodeBody(h.press.Body(p.Body))
+	if err != nil {
+		return list
+	}
+	for i := range body.Options {
+		id := body.Options[i].ID
+		if !slices.ContainsFunc(list, func(f chain.Failure) bool { return f.Option == id }) {
+			list = append(list, chain.Failure{Option: id, Class: chain.Withdrawn})
+		}
+	}
+	return list
+}
+
+func (h *Hub) extension(device chain.PeerID, p *wire.Protest, o chain.Option, now, expires time.Time) ([]byte, error) {
+	payload, err := chain.Marshal(chain.Extension{
+		Mesh: h.cfg.Mesh, Scope: p.Slot.Scope, Primitive: p.Slot.Primitive, Body: p.Body, Nonce: p.Nonce, Device: device,
+		Options: []chain.Option{o}, Issued: chain.InstantOf(now), Expires: chain.InstantOf(expires),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.cfg.Key.Seal(chain.DomainExtension, payload)
+}
+
+// firstLine keeps a reason on one line and short enough for its reader.
+func firstLine(s string) string {
+	for i, c := range s {
+		if c == '\n' || i > 400 {
+			return s[:i]
+		}
+	}
+	return s
+}

@@ -1,0 +1,227 @@
+package orchestrator
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/orchestrator/fleet"
+	"github.com/chordwheel/chordwheel/orchestrator/publish"
+)
+
+// Bucket is a set of records by key, encoded as deterministic CBOR. A write
+// returns when it is durable. Package store has one.
+type Bucket interface {
+	PutAll(records map[string]any) error
+	Delete(key string) error
+	Each(f func(key string, decode func(v any) error) error) error
+}
+
+// Files is where small things are kept that must outlive the database. Errors
+// of ReadChecked wrap fs.ErrNotExist where nothing was written yet. Package
+// store/datadir has one.
+type Files interface {
+	ReadChecked(name string) ([]byte, error)
+	WriteChecked(name string, b []byte) error
+}
+
+// Storage is what the hub keeps things in. All fields are required.
+type Storage struct {
+	Bucket func(name string) Bucket // the same name gives the same bucket
+	Marks  publish.Marks
+	Files  Files
+}
+
+// Names of files and buckets.
+const (
+	meshFile        = "mesh-id"
+	revocationsFile = "revocations"
+
+	bucketDevices     = "hub-devices"
+	bucketConflicts   = "hub-conflicts"
+	bucketInvitations = "hub-invitations"
+	bucketTopics      = "hub-topics"
+	bucketEditions    = "hub-editions"
+	bucketBodies      = "hub-bodies"
+	bucketLearned     = "hub-learned"
+)
+
+// MeshID gives the ID of the mesh that this data directory is the hub of. The
+// first call makes it, at random.
+func MeshID(files Files) (chain.MeshID, error) {
+	b, err := files.ReadChecked(meshFile)
+	if err == nil {
+		return chain.MeshID(b), nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read the mesh ID: %w", err)
+	}
+	raw := make([]byte, 10)
+	_, _ = rand.Read(raw) // it never fails
+	id := chain.MeshID(hex.EncodeToString(raw))
+	if err := files.WriteChecked(meshFile, []byte(id)); err != nil {
+		return "", fmt.Errorf("keep the mesh ID: %w", err)
+	}
+	return id, nil
+}
+
+// invitation is what is kept of one: the hash of its secret is its key.
+type invitation struct {
+	Scope   chain.ScopeID `cbor:"scope"`
+	Grant   []string      `cbor:"grant"`
+	Uses    int           `cbor:"uses"` // left
+	Made    chain.Instant `cbor:"made"`
+	Expires chain.Instant `cbor:"expires"`
+}
+
+// topic holds the keys of one scope's gossip topics.
+type topic struct {
+	Current []byte        `cbor:"current"`
+	Old     []byte        `cbor:"old,omitempty"`
+	Until   chain.Instant `cbor:"until,omitempty"` // of the old one
+}
+
+// edition is what is kept of a published chain: its body stands in a bucket of
+// its own, shared.
+type edition struct {
+	Body  []byte        `cbor:"body"` // CID
+	Input string        `cbor:"input"`
+	At    chain.Instant `cbor:"at"`
+}
+
+func put(b Bucket, key string, v any) error { return b.PutAll(map[string]any{key: v}) }
+
+// load reads everything back. A record that cannot be read is passed over and
+// said: what it held comes back with the devices' next visits.
+func (h *Hub) load() error {
+	if err := h.loadRevocations(); err != nil {
+		return err
+	}
+	each := func(name string, read func(key string, decode func(any) error) error) error {
+		return h.cfg.Storage.Bucket(name).Each(func(key string, decode func(any) error) error {
+			if err := read(key, decode); err != nil {
+				h.log.Warn("a record of the hub cannot be read and is passed over", "bucket", name, "error", err)
+			}
+			return nil
+		})
+	}
+	return errors.Join(
+		each(bucketDevices, func(_ string, decode func(any) error) error {
+			var d fleet.Device
+			if err := decode(&d); err != nil {
+				return err
+			}
+			h.fleet.Put(&d)
+			h.serial = max(h.serial, d.Serial)
+			return nil
+		}),
+		each(bucketConflicts, func(_ string, decode func(any) error) error {
+			var c fleet.Conflict
+			if err := decode(&c); err != nil {
+				return err
+			}
+			h.fleet.AddConflict(c)
+			return nil
+		}),
+		each(bucketInvitations, func(key string, decode func(any) error) error {
+			var i invitation
+			if err := decode(&i); err != nil {
+				return err
+			}
+			h.invitations[key] = i
+			return nil
+		}),
+		each(bucketTopics, func(key string, decode func(any) error) error {
+			var t topic
+			if err := decode(&t); err != nil {
+				return err
+			}
+			h.topics[chain.ScopeID(key)] = t
+			return nil
+		}),
+		each(bucketLearned, func(_ string, decode func(any) error) error {
+			var b []byte
+			if err := decode(&b); err != nil {
+				return err
+			}
+			return h.book.Restore(b)
+		}),
+		h.loadEditions(),
+	)
+}
+
+func (h *Hub) loadRevocations() error {
+	b, err := h.cfg.Storage.Files.ReadChecked(revocationsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the revocation list: %w", err)
+	}
+	list, err := member.VerifyRevocations(h.trust, b, 0, h.now())
+	if err != nil {
+		return fmt.Errorf("the kept list of revoked memberships: %w", err)
+	}
+	h.revoked, h.revokedBytes = &list, b
+	return nil
+}
+
+// loadEditions puts back what was published, and drops bodies that nothing speaks of.
+func (h *Hub) loadEditions() error {
+	bodies := map[string][]byte{}
+	err := h.bodies.Each(func(key string, decode func(any) error) error {
+		var b []byte
+		if decode(&b) == nil {
+			bodies[key] = b
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	used := map[string]bool{}
+	err = h.editions.Each(func(key string, decode func(any) error) error {
+		var e edition
+		if decode(&e) != nil {
+			return nil
+		}
+		slot, ok := parseSlot(key)
+		cid := chain.CID(e.Body).String()
+		if ok && bodies[cid] != nil && h.press.Restore(slot, bodies[cid], e.Input, e.At) {
+			used[cid] = true
+		}
+		return nil
+	})
+	for cid := range bodies {
+		if !used[cid] {
+			err = errors.Join(err, h.bodies.Delete(cid))
+		}
+	}
+	return err
+}
+
+// keepEdition makes what is published for a slot survive a restart. Losing it
+// costs a new sequence number and nothing else.
+func (h *Hub) keepEdition(slot chain.Slot) error {
+	e, ok := h.press.Edition(slot)
+	if !ok {
+		return h.editions.Delete(slotKey(slot))
+	}
+	if err := put(h.bodies, e.Body.String(), h.press.Body(e.Body)); err != nil {
+		return err
+	}
+	return put(h.editions, slotKey(slot), edition{Body: []byte(e.Body), Input: e.Input, At: e.At})
+}
+
+// slotKey and parseSlot: neither half of a slot can hold a space.
+func slotKey(s chain.Slot) string { return string(s.Scope) + " " + string(s.Primitive) }
+
+func parseSlot(key string) (chain.Slot, bool) {
+	scope, primitive, ok := strings.Cut(key, " ")
+	return chain.Slot{Scope: chain.ScopeID(scope), Primitive: chain.Primitive(primitive)}, ok
+}

@@ -1,0 +1,292 @@
+package orchestrator
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/orchestrator/fleet"
+	"github.com/chordwheel/chordwheel/orchestrator/resolve"
+)
+
+// The values below are what the dashboard and the command show. Their JSON names
+// are a contract: docs/orchestrator.md lists them.
+
+// Status is the hub at a glance.
+type Status struct {
+	Kind        string            `json:"kind"` // "hub"
+	Version     string            `json:"version"`
+	Name        string            `json:"name,omitempty"`
+	Mesh        chain.MeshID      `json:"mesh"`
+	PeerID      chain.PeerID      `json:"peer_id"`
+	Addresses   []string          `json:"addresses"`
+	Started     time.Time         `json:"started"`
+	Catalogue   CatalogueView     `json:"catalogue"`
+	Devices     []DeviceView      `json:"devices"`
+	Conflicts   []ConflictView    `json:"conflicts"`
+	Chains      []ChainSummary    `json:"chains"`
+	Bodies      int               `json:"bodies"`      // shared by the chains
+	Invitations int               `json:"invitations"` // open
+	Learned     int               `json:"learned"`     // options with estimates
+	Refused     map[string]uint64 `json:"refused"`     // by code, since the start
+	Alarms      []Alarm           `json:"alarms"`
+	DialsAsked  *uint64           `json:"dials_asked,omitempty"` // must be 0: the hub never probes
+}
+
+// CatalogueView counts what is declared.
+type CatalogueView struct {
+	Loaded     time.Time `json:"loaded"`
+	Providers  int       `json:"providers"`
+	Models     int       `json:"models"`
+	Primitives int       `json:"primitives"`
+	Workspaces int       `json:"workspaces"`
+}
+
+// DeviceView is one device.
+type DeviceView struct {
+	PeerID       chain.PeerID       `json:"peer_id"`
+	DeviceID     chain.DeviceID     `json:"device_id"`
+	Name         string             `json:"name"`
+	Scopes       []chain.ScopeID    `json:"scopes"`
+	Granted      []string           `json:"granted"`
+	Capabilities []chain.Capability `json:"capabilities"` // declared and granted
+	Locals       []chain.OptionID   `json:"locals"`
+	State        string             `json:"state"` // online, offline, expired or revoked
+	Seen         time.Time          `json:"seen"`
+	Enrolled     time.Time          `json:"enrolled"`
+	Expires      time.Time          `json:"membership_expires"`
+	Version      string             `json:"version"`
+	Metered      bool               `json:"metered"`
+}
+
+// ConflictView is a device ID under a second peer ID, waiting for the owner.
+type ConflictView struct {
+	DeviceID chain.DeviceID `json:"device_id"`
+	PeerID   chain.PeerID   `json:"peer_id"`
+	Holder   chain.PeerID   `json:"holder"`
+	Name     string         `json:"name"`
+	At       time.Time      `json:"at"`
+}
+
+// Alarm is something that the owner should look at.
+type Alarm struct {
+	At     time.Time    `json:"at"`
+	What   string       `json:"what"`
+	PeerID chain.PeerID `json:"peer_id,omitempty"`
+	Device string       `json:"device,omitempty"`
+	Detail string       `json:"detail,omitempty"`
+}
+
+// ChainSummary is one published chain in a line.
+type ChainSummary struct {
+	Scope     chain.ScopeID    `json:"scope"`
+	Primitive chain.Primitive  `json:"primitive"`
+	Seq       uint64           `json:"seq"`
+	Body      chain.CID        `json:"body"`
+	Published time.Time        `json:"published"`
+	Reason    string           `json:"reason"` // first, input, order, estimate or evidence
+	Options   []chain.OptionID `json:"options"`
+	Withheld  int              `json:"withheld"`
+	Protests  ProtestsView     `json:"protests"`
+}
+
+// ProtestsView counts the protests of a slot since the start.
+type ProtestsView struct {
+	Answered  uint64    `json:"answered"`
+	Refused   uint64    `json:"refused"`
+	Coalesced uint64    `json:"coalesced"`
+	Queued    uint64    `json:"queued"`
+	Target    chain.PPM `json:"target_ppm"` // wanted share of requests that protest
+}
+
+// ChainView is one chain as a device would fetch it now.
+type ChainView struct {
+	Source  string         `json:"source"` // "hub"
+	Head    chain.Head     `json:"head"`
+	Options []chain.Option `json:"options"`
+	Rules   chain.Rules    `json:"rules"`
+	Signed  SignedBytes    `json:"signed"`
+}
+
+// SignedBytes are a chain as it travels, for `chain verify`.
+type SignedBytes struct {
+	Head []byte `json:"head"`
+	Body []byte `json:"body"`
+}
+
+// Explanation says why a chain is as it is.
+type Explanation struct {
+	resolve.Resolution
+	Source     string        `json:"source"`              // "hub"
+	Members    int           `json:"members"`             // devices of the scope
+	Published  *ChainSummary `json:"published,omitempty"` // absent: nothing is published
+	NoChain    string        `json:"no_chain,omitempty"`  // why nothing is
+	OfferAgain *time.Time    `json:"offer_again,omitempty"`
+}
+
+// onlineFor is how long a device counts as online after its last word: a report
+// interval and its full jitter.
+const onlineFor = 2 * 15 * time.Minute
+
+// maxAlarms bounds what is remembered of alarms: the newest.
+const maxAlarms = 100
+
+func (h *Hub) alarm(now time.Time, what string, d *fleet.Device, detail string) {
+	h.alarms = append(h.alarms, Alarm{At: now.UTC(), What: what, PeerID: d.Peer, Device: d.Name, Detail: detail})
+	if len(h.alarms) > maxAlarms {
+		h.alarms = slices.Delete(h.alarms, 0, len(h.alarms)-maxAlarms)
+	}
+	h.log.Warn(what, "device", d.Name, "peer", string(d.Peer), "detail", detail)
+}
+
+// Status gives the hub at a glance.
+func (h *Hub) Status(ctx context.Context) (Status, error) {
+	addrs := h.cfg.Addrs()
+	s, err := ask(ctx, h, func() (Status, error) { return h.status(addrs), nil })
+	if d, ok := h.outbox.publisher.(interface{ DialsAsked() uint64 }); ok && err == nil {
+		n := d.DialsAsked()
+		s.DialsAsked = &n
+	}
+	return s, err
+}
+
+func (h *Hub) status(addrs []string) Status {
+	_, bodies := h.press.Counts()
+	s := Status{
+		Kind: "hub", Version: h.cfg.Version, Name: h.cfg.Name, Mesh: h.cfg.Mesh, PeerID: h.PeerID(), Addresses: addrs, Started: h.started.UTC(),
+		Catalogue: CatalogueView{Loaded: h.reloaded.UTC(), Providers: len(h.catalogue.Providers), Primitives: len(h.catalogue.Primitives),
+			Workspaces: len(h.catalogue.Workspaces)},
+		Devices: []DeviceView{}, Conflicts: []ConflictView{}, Chains: h.summaries(), Bodies: bodies, Invitations: len(h.invitations),
+		Learned: h.book.Len(), Refused: map[string]uint64{}, Alarms: append([]Alarm{}, h.alarms...),
+	}
+	for _, p := range h.catalogue.Providers {
+		s.Catalogue.Models += len(p.Models)
+	}
+	now := h.now()
+	for _, d := range h.fleet.Devices() {
+		s.Devices = append(s.Devices, viewOf(d, now))
+	}
+	for _, c := range h.fleet.Conflicts() {
+		s.Conflicts = append(s.Conflicts, ConflictView{c.ID, c.Peer, c.Holder, c.Name, c.At.Time()})
+	}
+	for code, n := range h.refused {
+		s.Refused[code] = n
+	}
+	return s
+}
+
+func viewOf(d *fleet.Device, now time.Time) DeviceView {
+	v := DeviceView{PeerID: d.Peer, DeviceID: d.ID, Name: d.Name, Scopes: d.Scopes, Granted: d.Granted, Capabilities: []chain.Capability{},
+		Locals: []chain.OptionID{}, Seen: d.Seen.Time(), Enrolled: d.Enrolled.Time(), Expires: d.Expires.Time(), Version: d.Version, Metered: d.Metered}
+	for _, c := range d.Declared {
+		if d.Allows(c) {
+			v.Capabilities = append(v.Capabilities, c)
+		}
+	}
+	for _, l := range d.Locals {
+		v.Locals = append(v.Locals, l.Option.ID)
+	}
+	switch {
+	case d.Revoked != 0:
+		v.State = "revoked"
+	case !d.Active(chain.InstantOf(now)):
+		v.State = "expired"
+	case now.Sub(d.Seen.Time()) <= onlineFor:
+		v.State = "online"
+	default:
+		v.State = "offline"
+	}
+	return v
+}
+
+// Chains gives what is published, by scope and primitive.
+func (h *Hub) Chains(ctx context.Context) ([]ChainSummary, error) {
+	return ask(ctx, h, func() ([]ChainSummary, error) { return h.summaries(), nil })
+}
+
+func (h *Hub) summaries() []ChainSummary {
+	list := []ChainSummary{}
+	for _, slot := range h.press.Slots() {
+		list = append(list, h.summary(slot))
+	}
+	slices.SortFunc(list, func(a, b ChainSummary) int {
+		return strings.Compare(string(a.Scope)+" "+string(a.Primitive), string(b.Scope)+" "+string(b.Primitive))
+	})
+	return list
+}
+
+func (h *Hub) summary(slot chain.Slot) ChainSummary {
+	e, _ := h.press.Edition(slot)
+	s := ChainSummary{Scope: slot.Scope, Primitive: slot.Primitive, Seq: e.Seq, Body: e.Body, Published: e.At.Time(), Reason: string(e.Reason), Options: []chain.OptionID{}}
+	body, err := chain.DecodeBody(h.press.Body(e.Body))
+	if err != nil {
+		return s
+	}
+	for i := range body.Options {
+		s.Options = append(s.Options, body.Options[i].ID)
+	}
+	s.Withheld = h.plan(slot).Len()
+	s.Protests.Target = body.Rules.WithDefaults().Escalation
+	if c := h.protests[slot]; c != nil {
+		s.Protests.Answered, s.Protests.Refused, s.Protests.Coalesced, s.Protests.Queued = c.Answered, c.Refused, c.Coalesced, c.Queued
+	}
+	return s
+}
+
+// Show gives a chain as a device would fetch it now. An error that wraps ErrAsked
+// says why there is none.
+func (h *Hub) Show(ctx context.Context, slot chain.Slot) (ChainView, error) {
+	return ask(ctx, h, func() (ChainView, error) {
+		if _, ok := h.press.Edition(slot); !ok {
+			return ChainView{}, wrong("%s", h.whyNone(slot))
+		}
+		head, bytes, err := h.press.Head(slot, h.now())
+		if err != nil {
+			return ChainView{}, err
+		}
+		v := ChainView{Source: "hub", Signed: SignedBytes{head, bytes}}
+		_, payload, err := chain.Open(chain.DomainChain, head)
+		if err != nil {
+			return ChainView{}, err
+		}
+		if err := chain.Unmarshal(payload, &v.Head); err != nil {
+			return ChainView{}, err
+		}
+		body, err := chain.DecodeBody(bytes)
+		if err != nil {
+			return ChainView{}, err
+		}
+		v.Options, v.Rules = body.Options, body.Rules.WithDefaults()
+		return v, nil
+	})
+}
+
+// Explain resolves a slot anew and says why each option stands where it does, or
+// why it is out. It publishes nothing. An error that wraps ErrAsked says that the
+// catalogue has no such primitive.
+func (h *Hub) Explain(ctx context.Context, slot chain.Slot) (Explanation, error) {
+	return ask(ctx, h, func() (Explanation, error) {
+		if _, err := chain.ParseScope(string(slot.Scope)); err != nil {
+			return Explanation{}, wrong("%w", err)
+		}
+		now := h.now()
+		in, _, ok := h.input(slot, now)
+		if !ok {
+			return Explanation{}, wrong("%s", h.whyNone(slot))
+		}
+		e := Explanation{Source: "hub", Resolution: resolve.Order(in), Members: h.fleet.Scope(slot.Scope, chain.InstantOf(now)).Members()}
+		if _, ok := h.press.Edition(slot); ok {
+			s := h.summary(slot)
+			e.Published = &s
+		} else {
+			e.NoChain = h.whyNone(slot)
+		}
+		if at, ok := h.again[slot]; ok {
+			at = at.UTC()
+			e.OfferAgain = &at
+		}
+		return e, nil
+	})
+}
