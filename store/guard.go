@@ -55,8 +55,7 @@ func openDB(path string, readOnly bool) (*bbolt.DB, error) {
 // Check examines the whole database file at path, which nobody may have open.
 // The error wraps ErrDamaged or ErrFormat and holds nothing of the file. On
 // some damage the library faults in a goroutine of its own and the process
-// dies: run Check in a child process, and take its death for damage
-// ([CheckIn]).
+// dies: the product runs it in a child process ([CheckIn], [CheckMain]).
 func Check(path string) error {
 	if err := lookAt(path); err != nil {
 		return err
@@ -86,10 +85,33 @@ func checkTx(tx *bbolt.Tx) error {
 	return checkFormat(tx)
 }
 
+// Exit codes of CheckMain. Every other one, and death by a signal, is damage.
+const (
+	exitSound     = 0
+	exitDamaged   = 1
+	exitFormat    = 4
+	exitUnchecked = 5
+)
+
+// CheckMain is [Check] for a process of its own: it gives the code to exit
+// with, which [CheckIn] understands. It prints nothing.
+func CheckMain(path string) int {
+	err := Check(path)
+	switch {
+	case err == nil:
+		return exitSound
+	case errors.Is(err, ErrFormat):
+		return exitFormat
+	case errors.Is(err, ErrDamaged):
+		return exitDamaged
+	}
+	return exitUnchecked
+}
+
 // CheckIn gives a function for [Options].Check: it runs program with args and
-// the path behind them, which is to call [Check] and exit with 0 if that
-// returned nil. Every other exit, also by a signal, is damage. A program that could not be started or did not end in
-// time has shown nothing: an error that does not wrap ErrDamaged.
+// the path behind them, which is to exit with what [CheckMain] gives. A
+// program that could not be started or did not end in time has shown nothing:
+// an error that wraps neither ErrDamaged nor ErrFormat.
 func CheckIn(program string, args ...string) func(ctx context.Context, path string) error {
 	return func(ctx context.Context, path string) error {
 		cmd := exec.CommandContext(ctx, program, append(args[:len(args):len(args)], path)...)
@@ -102,9 +124,13 @@ func CheckIn(program string, args ...string) func(ctx context.Context, path stri
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("check the database: %w", ctx.Err())
-		case errors.As(err, &exit):
-			return fmt.Errorf("%w: the full check failed (%s)", ErrDamaged, exit.ProcessState)
+		case !errors.As(err, &exit):
+			return fmt.Errorf("check the database: %w", err)
+		case exit.ExitCode() == exitFormat:
+			return fmt.Errorf("database %s was %w: use that version, or give another --dir", path, ErrFormat)
+		case exit.ExitCode() == exitUnchecked:
+			return errors.New("check the database: it could not be opened")
 		}
-		return fmt.Errorf("check the database: %w", err)
+		return fmt.Errorf("%w: the full check failed (%s)", ErrDamaged, exit.ProcessState)
 	}
 }

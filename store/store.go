@@ -18,6 +18,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/chordwheel/chordwheel/store/datadir"
+	"github.com/chordwheel/chordwheel/store/internal/crash"
 )
 
 // Format is the format of the database that this version writes.
@@ -35,9 +36,6 @@ const (
 // ErrUnavailable is returned by every call once the database was replaced too
 // often in one run, or after Close.
 var ErrUnavailable = errors.New("the database is not available")
-
-// step is called at the named steps of creating a database; tests die in it.
-var step = func(string) {}
 
 // Options of [Open]. The zero value logs nothing.
 type Options struct {
@@ -93,6 +91,9 @@ func Open(dir *datadir.Dir, o Options) (*Store, error) {
 		s.log.Warn("database: an unclean stop of this run will not be noticed", "err", err)
 	}
 	if err := s.open(); err != nil {
+		if !unclean {
+			_ = os.Remove(s.path + opened) // it was not used
+		}
 		return nil, err
 	}
 	return s, nil
@@ -100,12 +101,12 @@ func Open(dir *datadir.Dir, o Options) (*Store, error) {
 
 // examine looks at the file before the library sees it.
 func (s *Store) examine(unclean bool, check func(context.Context, string) error) error {
+	if err := datadir.CheckPrivate(s.path); err != nil {
+		return err
+	}
 	if err := lookAt(s.path); errors.Is(err, ErrFormat) {
 		return fmt.Errorf("database %s was %w: use that version, or give another --dir", s.path, err)
 	} else if err != nil {
-		return err
-	}
-	if err := datadir.CheckPrivate(s.path); err != nil {
 		return err
 	}
 	if !unclean {
@@ -117,7 +118,7 @@ func (s *Store) examine(unclean bool, check func(context.Context, string) error)
 	ctx, cancel := context.WithTimeout(context.Background(), checkPatience)
 	defer cancel()
 	err := check(ctx, s.path)
-	if err != nil && !errors.Is(err, ErrDamaged) {
+	if err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrFormat) {
 		s.log.Warn("database: it could not be checked after an unclean stop and is used as it is", "err", err)
 		return nil
 	}
@@ -208,7 +209,7 @@ func (s *Store) create(dir *datadir.Dir) error {
 	if err != nil {
 		return fmt.Errorf("create the database: %w", err)
 	}
-	step("made")
+	crash.Point("made")
 	err = db.Update(func(tx *bbolt.Tx) error {
 		for _, b := range []string{metaBucket, chainsBucket, bodiesBucket} {
 			if _, err := tx.CreateBucketIfNotExists([]byte(b)); err != nil {
@@ -217,11 +218,11 @@ func (s *Store) create(dir *datadir.Dir) error {
 		}
 		return put(tx, metaBucket, formatKey, fmt.Appendf(nil, "%d", Format))
 	})
-	step("filled")
+	crash.Point("filled")
 	if err = errors.Join(err, db.Close()); err != nil {
 		return fmt.Errorf("create the database: %w", err)
 	}
-	step("closed")
+	crash.Point("closed")
 	return datadir.RenamePrivate(name, s.path)
 }
 

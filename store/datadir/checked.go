@@ -112,10 +112,13 @@ func (d *Dir) readCopy(file, name string) ([]byte, uint64, error) {
 }
 
 func encodeChecked(name string, generation uint64, payload []byte) []byte {
-	rest := fmt.Appendf(nil, "chordwheel %s %d %d\n", name, checkedFormat, generation)
-	rest = append(rest, payload...)
+	rest := append([]byte(header(name, generation)), payload...)
 	sum := sha256.Sum256(rest)
 	return append(append(hex.AppendEncode(nil, sum[:]), '\n'), rest...)
+}
+
+func header(name string, generation uint64) string {
+	return fmt.Sprintf("chordwheel %s %d %d\n", name, checkedFormat, generation)
 }
 
 // decodeChecked is the reverse of encodeChecked. Errors wrap ErrDamaged or
@@ -142,10 +145,10 @@ func decodeChecked(name string, b []byte) (payload []byte, generation uint64, er
 	if string(words[1]) != name {
 		return nil, 0, fmt.Errorf("%w: it is another file under this name", ErrDamaged)
 	}
-	if len(words) != 4 {
-		return nil, 0, fmt.Errorf("%w: it has no header", ErrDamaged)
+	if len(words) == 4 {
+		generation, err = strconv.ParseUint(string(words[3]), 10, 63)
 	}
-	if generation, err = strconv.ParseUint(string(words[3]), 10, 63); err != nil {
+	if err != nil || string(head)+"\n" != header(name, generation) {
 		return nil, 0, fmt.Errorf("%w: it has no header", ErrDamaged)
 	}
 	return payload, generation, nil

@@ -7,10 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-)
 
-// step is called at the named steps of every durable write; tests die in it.
-var step = func(string) {}
+	"github.com/chordwheel/chordwheel/store/internal/crash"
+)
 
 // ReadPrivate reads a regular file of at most limit bytes that belongs to the
 // user the process runs as and that nobody else may open. A symbolic link is
@@ -68,11 +67,11 @@ func CreatePrivate(path string, b []byte) error {
 	}
 	defer os.Remove(temp.Name())
 	_, err = temp.Write(b)
-	step("wrote")
+	crash.Point("wrote")
 	if err == nil {
 		err = temp.Sync()
 	}
-	step("synced")
+	crash.Point("synced")
 	if err = errors.Join(err, temp.Close()); err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
@@ -80,7 +79,7 @@ func CreatePrivate(path string, b []byte) error {
 	if err := os.Link(temp.Name(), path); err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
-	step("renamed")
+	crash.Point("renamed")
 	return syncDir(filepath.Dir(path))
 }
 
@@ -101,6 +100,6 @@ func RenamePrivate(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	step("renamed")
+	crash.Point("renamed")
 	return syncDir(filepath.Dir(to))
 }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/chordwheel/chordwheel/store/internal/crash"
 )
 
 const noFollow = 0
@@ -23,7 +25,7 @@ func replace(path string, b []byte) error {
 	}
 	defer os.Remove(f.Name()) // fails once it was renamed
 	_, err = f.Write(b)
-	step("wrote")
+	crash.Point("wrote")
 	if err == nil {
 		err = f.Sync()
 	}
@@ -33,7 +35,7 @@ func replace(path string, b []byte) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	step("renamed")
+	crash.Point("renamed")
 	return nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/google/renameio/v2"
+
+	"github.com/chordwheel/chordwheel/store/internal/crash"
 )
 
 // noFollow also keeps a pipe put in a file's place from blocking the open.
@@ -40,11 +42,11 @@ func replace(path string, b []byte) error {
 	if _, err := f.Write(b); err != nil {
 		return err
 	}
-	step("wrote")
+	crash.Point("wrote")
 	if err := f.CloseAtomicallyReplace(); err != nil { // syncs first
 		return err
 	}
-	step("renamed")
+	crash.Point("renamed")
 	return nil
 }
 
@@ -58,6 +60,6 @@ func syncDir(dir string) error {
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", dir, err)
 	}
-	step("dir-synced")
+	crash.Point("dir-synced")
 	return nil
 }
