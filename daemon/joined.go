@@ -16,13 +16,14 @@ const joinedFile = "joined.cbor"
 // and the proof that it is a member. It is kept in a small checked file, apart
 // from the database, so that losing the database never means joining again.
 type Joined struct {
-	Trust       chain.Trust     `cbor:"trust"`
-	Addresses   []string        `cbor:"addresses"`
-	Membership  []byte          `cbor:"membership"`
-	Topics      []wire.TopicKey `cbor:"topics,omitempty"`
-	Scopes      []chain.ScopeID `cbor:"scopes"`
-	Expires     chain.Instant   `cbor:"expires"`
-	Revocations []byte          `cbor:"revocations,omitempty"`
+	Trust         chain.Trust     `cbor:"trust"`
+	Addresses     []string        `cbor:"addresses"`
+	Membership    []byte          `cbor:"membership"`
+	Topics        []wire.TopicKey `cbor:"topics,omitempty"`
+	Scopes        []chain.ScopeID `cbor:"scopes"`
+	Expires       chain.Instant   `cbor:"expires"`
+	Revocations   []byte          `cbor:"revocations,omitempty"` // the newest signed list
+	RevocationSeq uint64          `cbor:"revocation_seq,omitempty"`
 }
 
 // State keeps small files that survive a restart, each written whole or not at
@@ -58,22 +59,6 @@ func (j Joined) Save(s State) error {
 		return fmt.Errorf("keep what joining gave: %w", err)
 	}
 	return nil
-}
-
-// admit takes over what a Welcome brought and reports whether j changed.
-func (j *Joined) admit(w wire.Welcome, check func(membership []byte) (scopes []chain.ScopeID, expires chain.Instant, err error)) (bool, error) {
-	changed := false
-	if len(w.Membership) > 0 {
-		scopes, expires, err := check(w.Membership)
-		if err != nil {
-			return false, fmt.Errorf("the hub's membership: %w", err)
-		}
-		j.Membership, j.Scopes, j.Expires, changed = w.Membership, scopes, expires, true
-	}
-	if len(w.Topics) > 0 && !equalTopics(j.Topics, w.Topics) {
-		j.Topics, changed = w.Topics, true
-	}
-	return changed, nil
 }
 
 func equalTopics(a, b []wire.TopicKey) bool {

@@ -108,6 +108,13 @@ func (c *Collector) News() bool {
 	return c.news
 }
 
+// Waiting reports whether anything waits to be sent.
+func (c *Collector) Waiting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.inFlight != nil || len(c.counters) > 0 || c.dropped > 0
+}
+
 // Next gives the batch to send, or false if there is nothing to say. A batch
 // that was not acknowledged is given again, unchanged, before a new one is made.
 // The counters and measurements of a report belong to the caller.

@@ -1,0 +1,307 @@
+// Package daemon is a device: it holds signed chains, walks them for the work
+// that its edge is asked for, and keeps its spoke to the hub alive. It puts
+// together the rooms below it (edge, adapters, report, control) and owns what
+// they share: which chains are in force, what is resting, who is out of reach.
+//
+// It must not know the hub's inside, a host or a stream, or a database: what it
+// needs of them are the interfaces [Node], [Chains], [Marks], [State] and [Keys]. Design
+// and reasons: docs/daemon.md.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon/adapter"
+	"github.com/chordwheel/chordwheel/daemon/control"
+	"github.com/chordwheel/chordwheel/daemon/report"
+	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/mesh/spoke"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// Chains keeps verified chains. Accept is the only way in: it verifies, makes
+// the high-water mark durable, then keeps. A chain that comes with an error is in force, but may not survive a
+// restart. Its methods are safe for concurrent use.
+type Chains interface {
+	Accept(trust chain.Trust, slot chain.Slot, head, body []byte, now time.Time) (*chain.Chain, error)
+	Get(slot chain.Slot) *chain.Chain // nil if none is held
+	All() []*chain.Chain              // sorted by slot
+}
+
+// Marks are the high-water marks of all slots, also of those whose chain was
+// lost.
+type Marks interface {
+	All() map[chain.Slot]chain.Mark
+}
+
+// Keys is the device's key ring. Generation grows whenever the key is set, and
+// is 0 for a key that is not there.
+type Keys interface {
+	Get(name string) (chain.Secret, bool)
+	Generation(name string) uint64
+	Names() []string
+}
+
+// Config is what a daemon is made of. All fields but Version, Name and Defaults
+// are required.
+type Config struct {
+	Key      chain.Key
+	DeviceID chain.DeviceID
+	Name     string
+	Version  string
+	Metered  bool // the network costs money: visit, do not stay
+
+	Chains   Chains
+	Marks    Marks
+	State    State
+	Keys     Keys
+	Adapters map[string]adapter.Adapter // by the name that options give
+	Locals   []wire.LocalOption         // this device's own services
+	Defaults chain.Limits               // for options without limits of their own
+
+	// Connect makes the node of a joined device and starts it. The daemon
+	// closes it.
+	Connect func(ctx context.Context, j Joined, events Events) (Node, error)
+	Log     *slog.Logger
+	Random  *rand.Rand // jitter and samples; the daemon's own from now on
+}
+
+// Daemon is a running device. Make it with [New], then Start; Close ends
+// everything that Start began and waits for it.
+type Daemon struct {
+	cfg      Config
+	bootID   string
+	started  time.Time
+	locals   map[chain.OptionID]chain.Option
+	standing *walk.Standing
+	reports  *report.Collector
+	counts   counts
+
+	group  sync.WaitGroup
+	cancel context.CancelFunc
+	run    context.Context // the daemon's life: of visits, and of protests that outlive their request
+	kicked chan struct{}   // wakes the visitor; room for one, further ones are the same news
+	ready  chan struct{}   // closed when the first chain is in force
+	once   sync.Once       // closes ready
+
+	joining    sync.Mutex // one Join at a time
+	mu         sync.Mutex // of all below
+	random     *rand.Rand
+	joined     Joined
+	isJoined   bool
+	revoked    bool
+	node       Node
+	wanted     map[chain.Slot]bool
+	extensions map[chain.Slot]extension
+	visit      visitState
+}
+
+// counts are what `status` shows of the edge's work.
+type counts struct {
+	total, failed, protests, extended, attempts atomic.Uint64
+	inFlight                                    atomic.Int64
+}
+
+// New makes a daemon from cfg. It reads what joining gave from cfg.State and
+// starts nothing.
+func New(cfg Config) (*Daemon, error) {
+	joined, ok, err := LoadJoined(cfg.State)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	bootID := fmt.Sprintf("%016x%016x", cfg.Random.Uint64(), cfg.Random.Uint64())
+	d := &Daemon{
+		cfg: cfg, bootID: bootID, started: now, locals: map[chain.OptionID]chain.Option{},
+		standing: walk.NewStanding(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64())),
+		reports:  report.New(bootID, rand.New(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64())), now),
+		kicked:   make(chan struct{}, 1),
+		random:   cfg.Random, joined: joined, isJoined: ok, node: alone{}, ready: make(chan struct{}),
+		wanted: map[chain.Slot]bool{}, extensions: map[chain.Slot]extension{},
+	}
+	for _, l := range cfg.Locals {
+		if err := l.Option.Validate(); err != nil {
+			return nil, fmt.Errorf("own service: %w", err)
+		}
+		if cfg.Adapters[l.Option.Adapter] == nil {
+			return nil, fmt.Errorf("own service %s: there is no adapter %q; known: %v", l.Option.ID, l.Option.Adapter, adapterNames(cfg.Adapters))
+		}
+		d.locals[l.Option.ID] = l.Option
+	}
+	if len(cfg.Chains.All()) > 0 {
+		d.markReady()
+	}
+	return d, nil
+}
+
+func (d *Daemon) markReady() { d.once.Do(func() { close(d.ready) }) }
+
+// Served is closed once the device holds a chain: from then on it answers.
+func (d *Daemon) Served() <-chan struct{} { return d.ready }
+
+func adapterNames(adapters map[string]adapter.Adapter) []string {
+	var names []string
+	for name := range adapters {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Start connects to the hub, if the device has joined one, and begins to
+// visit it. A hub out of reach is no error: the cached chains work on.
+func (d *Daemon) Start(ctx context.Context) error {
+	d.run, d.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if d.isJoined {
+		if err := d.connect(d.joined); err != nil {
+			d.cancel()
+			return err
+		}
+	}
+	d.group.Go(func() { d.visits(d.run) })
+	return nil
+}
+
+// Close ends the visits and the spoke. Calls of Do that are under way end with
+// their own contexts, not with it.
+func (d *Daemon) Close() error {
+	if d.cancel != nil {
+		d.cancel()
+	}
+	d.group.Wait()
+	return d.use(alone{}).Close()
+}
+
+// use takes node into use and gives the one before it.
+func (d *Daemon) use(node Node) Node {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.node
+	d.node = node
+	return before
+}
+
+// connect makes the node for j and takes it into use.
+func (d *Daemon) connect(j Joined) error {
+	node, err := d.cfg.Connect(d.run, j, Events{Invalidated: d.invalidated, Revoked: d.hearRevocations, HubUp: d.hubUp})
+	if err != nil {
+		return fmt.Errorf("start the mesh: %w", err)
+	}
+	if len(j.Revocations) > 0 {
+		if err := node.SetRevocations(j.Revocations); err != nil {
+			d.cfg.Log.Warn("the kept revocation list was refused", "error", err)
+		}
+	}
+	d.gossip(node, j)
+	_ = d.use(node) // the device's first, or the one before was closed
+	return nil
+}
+
+// gossip takes part in what j's scopes gossip, and presents the device there.
+func (d *Daemon) gossip(node Node, j Joined) {
+	if err := node.Join(j.Topics...); err != nil {
+		d.cfg.Log.Warn("gossip of the scopes is not available; chains still arrive with visits", "error", err)
+	}
+	if len(j.Membership) > 0 {
+		node.Announce(wire.Announce{Membership: j.Membership, Capabilities: d.capabilities(), BootID: d.bootID})
+	}
+}
+
+// Join enrols the device with an invitation and keeps what the hub gave. On a
+// running daemon the visits begin at once. Joining the same mesh again adds the
+// invitation's scope and takes over the hub's addresses. Refusals wrap
+// control.ErrRefused.
+func (d *Daemon) Join(ctx context.Context, text string) error {
+	invitation, err := member.ParseInvitation(text)
+	if err == nil {
+		err = invitation.Current(time.Now())
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", control.ErrRefused, err)
+	}
+	d.joining.Lock()
+	defer d.joining.Unlock()
+	d.mu.Lock()
+	before, was := d.joined, d.isJoined
+	d.mu.Unlock()
+	if was && before.Trust != invitation.Trust() {
+		return fmt.Errorf("%w: this device belongs to mesh %s already; use another --dir for mesh %s", control.ErrRefused, before.Trust.Mesh, invitation.Mesh)
+	}
+	joined := before
+	joined.Trust, joined.Addresses = invitation.Trust(), invitation.Addresses
+	if err := d.use(alone{}).Close(); err != nil {
+		d.cfg.Log.Warn("closing the mesh to join anew", "error", err)
+	}
+	err = d.connect(joined)
+	if err == nil {
+		err = d.enrol(ctx, &joined, invitation)
+	}
+	if err != nil {
+		err = errors.Join(err, d.use(alone{}).Close())
+		if was {
+			err = errors.Join(err, d.connect(before))
+		}
+		return err
+	}
+	d.visitSoon()
+	return nil
+}
+
+// enrol redeems the invitation and keeps the membership that comes back.
+func (d *Daemon) enrol(ctx context.Context, joined *Joined, invitation member.Invitation) error {
+	node := d.nodeNow()
+	hello := d.hello(*joined)
+	hello.Membership = nil
+	hello.Invitation = &wire.Redeem{Secret: invitation.Secret, Scope: invitation.Scope}
+	welcome, err := node.Hello(ctx, hello)
+	var no *spoke.Refusal
+	if errors.As(err, &no) {
+		return fmt.Errorf("%w by the hub of mesh %s: %w", control.ErrRefused, invitation.Mesh, err)
+	}
+	if err != nil {
+		return fmt.Errorf("join mesh %s: %w", invitation.Mesh, err)
+	}
+	if len(welcome.Membership) == 0 {
+		return fmt.Errorf("%w: the hub gave no membership", control.ErrRefused)
+	}
+	if err := d.admit(joined, welcome); err != nil {
+		return err
+	}
+	if err := joined.Save(d.cfg.State); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.joined, d.isJoined, d.revoked = *joined, true, false
+	d.mu.Unlock()
+	d.gossip(node, *joined)
+	return nil
+}
+
+// membership checks a membership that the hub sent for this device.
+func (d *Daemon) membership(trust chain.Trust, envelope []byte) (member.Membership, error) {
+	m, err := member.Verify(trust, envelope, time.Now())
+	if err != nil {
+		return m, err
+	}
+	if m.Peer != d.cfg.Key.PeerID() {
+		return m, member.ErrPeer
+	}
+	return m, nil
+}
+
+// jitter gives a duration between low and high.
+func (d *Daemon) jitter(low, high time.Duration) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return low + time.Duration(d.random.Int64N(int64(max(1, high-low))))
+}

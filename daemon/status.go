@@ -1,0 +1,125 @@
+package daemon
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon/control"
+)
+
+// Status gives the device as it is now. The fields that only the wiring knows
+// (listeners, data directory) are left to it.
+func (d *Daemon) Status() control.Status {
+	now := time.Now()
+	d.mu.Lock()
+	joined, isJoined, revoked, node, visit := d.joined, d.isJoined, d.revoked, d.node, d.visit
+	d.mu.Unlock()
+	s := control.Status{
+		Kind: "device", Version: d.cfg.Version, Name: d.cfg.Name, DeviceID: d.cfg.DeviceID, PeerID: d.cfg.Key.PeerID(), Started: d.started.UTC(),
+		Addresses: node.Addrs(), Capabilities: d.capabilities(), Resting: d.resting(now),
+		Hub: control.HubStatus{Joined: isJoined, Reachable: node.HubReachable(), LastError: visit.failure, ReportsWaiting: d.reports.Waiting()},
+		Requests: control.Requests{Total: d.counts.total.Load(), Failed: d.counts.failed.Load(), Protests: d.counts.protests.Load(),
+			Extended: d.counts.extended.Load(), InFlight: d.counts.inFlight.Load(), Attempts: d.counts.attempts.Load()},
+	}
+	if isJoined {
+		expires := joined.Expires.Time()
+		s.Hub.Mesh, s.Hub.PeerID, s.Hub.Addresses, s.Hub.Scopes = joined.Trust.Mesh, joined.Trust.Orchestrator, joined.Addresses, joined.Scopes
+		s.Hub.MembershipExpires = &expires
+		s.Hub.LastVisit, s.Hub.NextVisit = moment(visit.last), moment(visit.next)
+	}
+	for protocol, n := range node.Stats().Traffic {
+		s.Traffic = append(s.Traffic, control.Traffic{Protocol: protocol, In: n.In, Out: n.Out})
+	}
+	slices.SortFunc(s.Traffic, func(a, b control.Traffic) int { return cmp.Compare(a.Protocol, b.Protocol) })
+	for _, c := range d.cfg.Chains.All() {
+		h := c.Head()
+		s.Chains = append(s.Chains, control.ChainSummary{Scope: h.Scope, Primitive: h.Primitive, Seq: h.Seq, Body: h.Body,
+			Options: len(c.Options()), Expires: h.Expires.Time(), Stale: c.Stale(now), Expired: c.Expired(now)})
+	}
+	if err := d.Ready(); err != nil {
+		s.Problems = append(s.Problems, err.Error())
+	} else {
+		s.Ready = true
+	}
+	if isJoined && !s.Hub.Reachable {
+		s.Problems = append(s.Problems, "the hub is out of reach; cached chains stay in force until they expire")
+	}
+	if revoked {
+		s.Problems = append(s.Problems, "the membership was revoked")
+	}
+	return s
+}
+
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// Chain gives a held chain and what this device can do with each option now.
+func (d *Daemon) Chain(slot chain.Slot) (control.ChainView, error) {
+	c := d.cfg.Chains.Get(slot)
+	if c == nil {
+		return control.ChainView{}, fmt.Errorf("%w: %s", control.ErrNotFound, slot)
+	}
+	now := time.Now()
+	head, body := c.Bytes()
+	view := control.ChainView{Source: "device", Head: c.Head(), Rules: c.Rules(), Signed: control.SignedBytes{Head: head, Body: body}, Stale: c.Stale(now), Expired: c.Expired(now)}
+	resting := map[chain.OptionID]control.Resting{}
+	for _, r := range d.resting(now) {
+		if r.Option != "" {
+			resting[r.Option] = r
+		}
+	}
+	for _, o := range c.Options() {
+		view.Options = append(view.Options, d.optionView(o, resting))
+	}
+	return view, nil
+}
+
+func (d *Daemon) optionView(o chain.Option, resting map[chain.OptionID]control.Resting) control.OptionView {
+	v := control.OptionView{Option: o}
+	if _, ok := d.runnable(&o); !ok || !o.Known() {
+		v.Why = chain.Absent
+		return v
+	}
+	if o.Kind == chain.Peer {
+		v.Why = chain.NoPeer
+		return v
+	}
+	if len(o.Keys) > 0 && !slices.ContainsFunc(o.Keys, func(k string) bool { return d.cfg.Keys.Generation(k) > 0 }) {
+		v.Why = chain.KeyMissing
+		return v
+	}
+	if r, ok := resting[o.ID]; ok {
+		v.Why, v.Until = chain.Cooling, &r.Until
+		return v
+	}
+	v.Usable = true
+	return v
+}
+
+// resting lists what is left alone at now.
+func (d *Daemon) resting(now time.Time) []control.Resting {
+	var out []control.Resting
+	snapshot := d.standing.Snapshot(now)
+	add := func(rests []walk.Rest, name func(*control.Resting, string)) {
+		for _, r := range rests {
+			if r.Cooling(now) {
+				v := control.Resting{Until: max(r.Until, r.Asked).Time(), Why: r.Class}
+				name(&v, r.Name)
+				out = append(out, v)
+			}
+		}
+	}
+	add(snapshot.Options, func(r *control.Resting, name string) { r.Option = chain.OptionID(name) })
+	add(snapshot.Keys, func(r *control.Resting, name string) { r.Key = name })
+	add(snapshot.Peers, func(r *control.Resting, name string) { r.Peer = chain.PeerID(name) })
+	return out
+}

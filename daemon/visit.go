@@ -1,0 +1,415 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// visitState is what the visitor knows of its last visits. It is guarded by
+// Daemon.mu.
+type visitState struct {
+	last, next time.Time
+	failure    string // of the visits since the last good one
+	failures   int
+	comeBack   time.Duration // the hub's wish, 0 as the rules say
+	newsDue    time.Time     // when gathered failures are reported; zero without any
+	under      bool          // a whole visit is under way
+}
+
+// kick wakes the visitor.
+func (d *Daemon) kick() {
+	select {
+	case d.kicked <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// invalidated notes that the hub has a newer chain for a slot.
+func (d *Daemon) invalidated(slot chain.Slot) {
+	d.mu.Lock()
+	d.wanted[slot] = true
+	d.mu.Unlock()
+	d.kick()
+}
+
+// hubUp hears that the connection to the hub came or went. One that came back
+// is worth a visit: the hub may have another mind, or another memory.
+func (d *Daemon) hubUp(up bool) {
+	d.mu.Lock()
+	own := d.visit.under // the visit's own connection
+	d.mu.Unlock()
+	if up && !own {
+		d.visitSoon()
+	}
+}
+
+// visitSoon makes a whole visit due.
+func (d *Daemon) visitSoon() {
+	d.mu.Lock()
+	d.visit.next = time.Time{}
+	d.mu.Unlock()
+	d.kick()
+}
+
+// visits is the device's side of the spoke: it visits when the interval is
+// over, when there is news, and when the hub said that a chain has changed. After
+// a failed visit it waits longer each time, with full jitter, so that a hub
+// that returns is not met by all its devices in one second.
+func (d *Daemon) visits(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-d.kicked:
+		}
+		if d.idle() {
+			continue
+		}
+		wait := d.turn(ctx)
+		timer.Reset(wait)
+	}
+}
+
+// idle reports whether there is no hub to visit.
+func (d *Daemon) idle() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.isJoined
+}
+
+// turn does what is due and returns how long to wait for the next.
+func (d *Daemon) turn(ctx context.Context) time.Duration {
+	now := time.Now()
+	news := d.reports.News()
+	d.mu.Lock()
+	due := !now.Before(d.visit.next)
+	wanted := slices.Collect(maps.Keys(d.wanted))
+	if news && d.visit.newsDue.IsZero() { // wait for what else goes wrong in the same moment
+		d.visit.newsDue = now.Add(newsDelay)
+	}
+	news = news && !now.Before(d.visit.newsDue)
+	d.mu.Unlock()
+	var err error
+	switch {
+	case due:
+		err = d.fullVisit(ctx)
+	case len(wanted) > 0 && d.nodeNow().HubReachable():
+		err = d.fetchAll(ctx, wanted)
+	case news && d.nodeNow().HubReachable():
+		err = d.sendReports(ctx)
+	default:
+		return d.untilNext(now)
+	}
+	if ctx.Err() != nil {
+		return time.Hour
+	}
+	if err != nil || due {
+		d.settle(err)
+	}
+	return d.untilNext(time.Now())
+}
+
+// settle notes how a visit ended and when to come again. What was done between
+// two visits settles only when it failed, so that a busy hub's invalidations do
+// not put the next whole visit off for ever.
+func (d *Daemon) settle(err error) {
+	now := time.Now()
+	interval := d.interval()
+	wait := d.jitter(interval/2, interval*3/2)
+	d.mu.Lock()
+	if err == nil {
+		if d.visit.failures > 0 {
+			d.cfg.Log.Info("the hub is back", "after_failures", d.visit.failures)
+		}
+		d.visit.last, d.visit.failures, d.visit.failure = now, 0, ""
+		if d.visit.comeBack > 0 {
+			wait = d.visit.comeBack
+		}
+	} else {
+		d.visit.failures++
+		d.visit.failure = strings.ReplaceAll(err.Error(), "\n", "; ")
+		if d.visit.failures == 1 { // one line for an outage, not one for each try
+			d.cfg.Log.Warn("the hub is out of reach; cached chains stay in force", "error", d.visit.failure)
+		}
+		longest := min(longestWait, firstBackoff<<min(d.visit.failures-1, 16))
+		wait = longest/10 + time.Duration(d.random.Int64N(int64(longest*9/10)))
+	}
+	d.visit.next = now.Add(wait)
+	d.mu.Unlock()
+}
+
+// untilNext is the time to the next thing that is due: a visit, or the report of
+// failures.
+func (d *Daemon) untilNext(now time.Time) time.Duration {
+	reachable := d.nodeNow().HubReachable()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	wait := d.visit.next.Sub(now)
+	if !d.visit.newsDue.IsZero() && reachable {
+		wait = min(wait, d.visit.newsDue.Sub(now))
+	}
+	return max(wait, time.Millisecond)
+}
+
+// interval is the time between visits that the rules of the held chains ask
+// for, the shortest; it is also never longer than a chain's time to refresh.
+func (d *Daemon) interval() time.Duration {
+	shortest := chain.DefaultRules().ReportInterval.Duration()
+	for _, c := range d.cfg.Chains.All() {
+		shortest = min(shortest, c.Rules().ReportInterval.Duration())
+	}
+	return max(shortest, time.Second)
+}
+
+func (d *Daemon) nodeNow() Node {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.node
+}
+
+// fullVisit says hello, takes what the hub has, and leaves what it should know.
+func (d *Daemon) fullVisit(ctx context.Context) error {
+	d.setUnder(true)
+	defer d.setUnder(false)
+	welcome, err := d.greet(ctx, d.nodeNow())
+	if err != nil {
+		return err
+	}
+	var changed []chain.Slot
+	now := time.Now()
+	for _, a := range welcome.Chains {
+		held := d.cfg.Chains.Get(a.Slot)
+		if held == nil || held.Head().Seq != a.Seq || held.Head().Body != a.Body || held.Stale(now) {
+			changed = append(changed, a.Slot)
+		}
+	}
+	if err := d.fetchAll(ctx, changed); err != nil {
+		return err
+	}
+	return d.sendReports(ctx)
+}
+
+func (d *Daemon) setUnder(under bool) {
+	d.mu.Lock()
+	d.visit.under = under
+	d.mu.Unlock()
+}
+
+// greet says hello and takes over membership, topics and revocations. When the
+// hub seems to have lost count, it says hello again with the heads as evidence.
+func (d *Daemon) greet(ctx context.Context, node Node) (wire.Welcome, error) {
+	d.mu.Lock()
+	joined := d.joined
+	d.mu.Unlock()
+	hello := d.hello(joined)
+	welcome, err := within(ctx, node.Hello, hello)
+	if err != nil {
+		return welcome, fmt.Errorf("say hello to the hub: %w", err)
+	}
+	if len(welcome.Behind) > 0 {
+		for i := range hello.Holds {
+			if slices.Contains(welcome.Behind, hello.Holds[i].Slot) {
+				if c := d.cfg.Chains.Get(hello.Holds[i].Slot); c != nil {
+					hello.Holds[i].Head, _ = c.Bytes()
+				}
+			}
+		}
+		if welcome, err = within(ctx, node.Hello, hello); err != nil {
+			return welcome, fmt.Errorf("show the hub its newer heads: %w", err)
+		}
+	}
+	before := joined
+	if err := d.admit(&joined, welcome); err != nil {
+		return welcome, err
+	}
+	d.mu.Lock()
+	d.joined = joined
+	d.visit.comeBack = welcome.ComeBack.Duration()
+	d.mu.Unlock()
+	if !sameJoined(before, joined) {
+		if err := joined.Save(d.cfg.State); err != nil {
+			d.cfg.Log.Warn("the renewed membership could not be kept", "error", err)
+		}
+		d.gossip(node, joined)
+	}
+	return welcome, nil
+}
+
+// within gives one exchange its time.
+func within[Q, A any](ctx context.Context, call func(context.Context, Q) (A, error), question Q) (A, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return call(ctx, question)
+}
+
+// hello presents the device as it is now.
+func (d *Daemon) hello(j Joined) wire.Hello {
+	h := wire.Hello{
+		Version: d.cfg.Version, DeviceID: d.cfg.DeviceID, Name: d.cfg.Name, Membership: j.Membership, BootID: d.bootID,
+		Capabilities: d.capabilities(), Locals: d.cfg.Locals, Metered: d.cfg.Metered,
+	}
+	for slot, mark := range d.cfg.Marks.All() {
+		h.Holds = append(h.Holds, wire.Held{Slot: slot, Mark: mark})
+	}
+	slices.SortFunc(h.Holds, func(a, b wire.Held) int { return strings.Compare(a.Slot.String(), b.Slot.String()) })
+	return h
+}
+
+// capabilities is what the device can do now: its primitives, its models, its
+// keys.
+func (d *Daemon) capabilities() []chain.Capability {
+	set := map[chain.Capability]bool{chain.Submit: true, chain.Capability("device:" + string(d.cfg.DeviceID)): true}
+	for _, l := range d.cfg.Locals {
+		for _, p := range l.Primitives {
+			set[chain.ExecuteCapability(p)] = true
+		}
+		if l.Option.Model != "" {
+			set[chain.Capability("model:"+l.Option.Model)] = true
+		}
+	}
+	for _, name := range d.cfg.Keys.Names() {
+		set[chain.KeyCapability(name)] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// fetchAll fetches the chains of slots. A chain that is refused stays out, and
+// the one before it in force; the others are fetched all the same.
+func (d *Daemon) fetchAll(ctx context.Context, slots []chain.Slot) error {
+	var failed []error
+	for _, slot := range slots {
+		if err := d.fetch(ctx, slot); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (d *Daemon) fetch(ctx context.Context, slot chain.Slot) error {
+	d.mu.Lock()
+	delete(d.wanted, slot)
+	trust := d.joined.Trust
+	d.mu.Unlock()
+	question := wire.Fetch{Slot: slot}
+	held := d.cfg.Chains.Get(slot)
+	if held != nil {
+		question.Body, question.Seq = held.Head().Body, held.Head().Seq
+	}
+	reply, err := within(ctx, d.nodeNow().Fetch, question)
+	if err != nil {
+		return fmt.Errorf("fetch chain %s: %w", slot, err)
+	}
+	body := reply.Body
+	if len(body) == 0 && held != nil {
+		_, body = held.Bytes()
+	}
+	taken, err := d.cfg.Chains.Accept(trust, slot, reply.Head, body, time.Now())
+	switch {
+	case taken == nil:
+		d.cfg.Log.Error("a chain was refused; the one before it stays in force", "slot", slot.String(), "error", err)
+		return err
+	case err != nil:
+		d.cfg.Log.Warn("a chain is in force but not on disk", "slot", slot.String(), "error", err)
+	}
+	d.markReady()
+	if held == nil || held.Head().Body != taken.Head().Body {
+		d.cfg.Log.Info("chain in force", "slot", slot.String(), "seq", taken.Head().Seq, "body", taken.Head().Body.String(), "options", len(taken.Options()))
+	}
+	return nil
+}
+
+// sendReports sends every batch that waits.
+func (d *Daemon) sendReports(ctx context.Context) error {
+	d.mu.Lock()
+	d.visit.newsDue = time.Time{}
+	d.mu.Unlock()
+	for {
+		r, ok := d.reports.Next(time.Now())
+		if !ok {
+			return nil
+		}
+		r.Capabilities, r.Locals = d.capabilities(), d.cfg.Locals
+		reply, err := within(ctx, d.nodeNow().Report, r)
+		if err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+		if !reply.Accepted {
+			d.cfg.Log.Warn("the hub refused a report", "seq", r.Seq, "reason", reply.Reason)
+		}
+		d.reports.Acknowledge(r.Seq)
+	}
+}
+
+// admit takes over what a welcome brought.
+func (d *Daemon) admit(j *Joined, w wire.Welcome) error {
+	if len(w.Membership) > 0 {
+		m, err := d.membership(j.Trust, w.Membership)
+		if err != nil {
+			return fmt.Errorf("the membership that the hub sent: %w", err)
+		}
+		j.Membership, j.Scopes, j.Expires = w.Membership, m.Scopes, m.Expires
+	}
+	if len(w.Topics) > 0 {
+		j.Topics = w.Topics
+	}
+	if len(w.Revocations) > 0 {
+		d.admitRevocations(j, w.Revocations)
+	}
+	return nil
+}
+
+// hearRevocations takes a list that came by gossip.
+func (d *Daemon) hearRevocations(list []byte) {
+	d.mu.Lock()
+	joined := d.joined
+	d.mu.Unlock()
+	before := joined
+	d.admitRevocations(&joined, list)
+	if sameJoined(before, joined) {
+		return
+	}
+	d.mu.Lock()
+	d.joined = joined
+	d.mu.Unlock()
+	if err := joined.Save(d.cfg.State); err != nil {
+		d.cfg.Log.Warn("the revocation list could not be kept", "error", err)
+	}
+}
+
+// admitRevocations verifies a list and keeps it unless an equal or newer one is
+// held. A device that stands on it stops obeying chains.
+func (d *Daemon) admitRevocations(j *Joined, list []byte) {
+	if string(list) == string(j.Revocations) {
+		return
+	}
+	r, err := member.VerifyRevocations(j.Trust, list, j.RevocationSeq, time.Now())
+	if err != nil {
+		if !errors.Is(err, chain.ErrRollback) {
+			d.cfg.Log.Error("a revocation list was refused", "error", err)
+		}
+		return
+	}
+	j.Revocations, j.RevocationSeq = list, r.Seq
+	if own, err := d.membership(j.Trust, j.Membership); err == nil && r.Ends(&own) {
+		d.mu.Lock()
+		d.revoked = true
+		d.mu.Unlock()
+		d.cfg.Log.Error("this device's membership was revoked; ask for a new invitation")
+	}
+}
+
+func sameJoined(a, b Joined) bool {
+	return string(a.Membership) == string(b.Membership) && string(a.Revocations) == string(b.Revocations) && equalTopics(a.Topics, b.Topics)
+}

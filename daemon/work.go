@@ -1,0 +1,315 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon/adapter"
+	"github.com/chordwheel/chordwheel/daemon/edge"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// extension is what an asynchronous protest brought: it holds for one request.
+type extension struct {
+	of      chain.CID
+	options []chain.Option
+	expires time.Time
+}
+
+// extensionHold is how long an asynchronous extension waits for its request at
+// most; its own expiry may be sooner.
+const extensionHold = 2 * time.Minute
+
+// scope is what work is done for. Later tokens and applications choose theirs.
+func (d *Daemon) scope() chain.ScopeID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.joined.Scopes) > 0 {
+		return d.joined.Scopes[0]
+	}
+	return chain.DefaultScope
+}
+
+// inForce gives the chain that work for primitive p walks, or the refusal that
+// says why there is none.
+func (d *Daemon) inForce(p chain.Primitive) (*chain.Chain, error) {
+	d.mu.Lock()
+	joined, revoked := d.isJoined, d.revoked
+	d.mu.Unlock()
+	switch {
+	case !joined:
+		return nil, edge.Refuse(edge.NoChain, "%s", ErrNotJoined)
+	case revoked:
+		return nil, edge.Refuse(edge.NoChain, "this device's membership was revoked; ask the mesh's owner for a new invitation")
+	}
+	slot := chain.Slot{Scope: d.scope(), Primitive: p}
+	c := d.cfg.Chains.Get(slot)
+	switch {
+	case c == nil:
+		return nil, edge.Refuse(edge.NoChain, "there is no chain for %s yet; see: chordwheel status", slot)
+	case c.Expired(time.Now()):
+		return nil, edge.Refuse(edge.ChainExpired, "the chain for %s expired at %s and the hub is out of reach", slot, c.Head().Expires.Time().Format(time.RFC3339))
+	}
+	return c, nil
+}
+
+// Do runs one request of the edge: it walks the chain in force.
+func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (walk.Result, error) {
+	d.counts.total.Add(1)
+	d.counts.inFlight.Add(1)
+	defer d.counts.inFlight.Add(-1)
+	c, err := d.inForce(w.Primitive)
+	if err != nil {
+		d.counts.failed.Add(1)
+		return walk.Result{}, err
+	}
+	options, direct := c.Options(), w.Model != "" && w.Model != edge.Auto
+	if direct {
+		if options = named(options, w.Model); len(options) == 0 {
+			d.counts.failed.Add(1)
+			return walk.Result{}, edge.Refuse(edge.ModelNotFound, "no option of %s is called %q; GET /v1/models lists what may be asked for", c.Slot(), clip(w.Model))
+		}
+	}
+	r := &run{daemon: d, chain: c, work: w, request: adapter.Request{ID: w.ID, Primitive: w.Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}
+	plan := walk.Plan{
+		Options: options, Rules: c.Rules(), Limits: d.cfg.Defaults, Stream: w.Stream, Budget: w.Budget.Within(c.Rules().Budgets),
+		Needs: walk.Needs{Payload: int64(len(w.Body))}, Hooks: r.hooks(direct),
+	}
+	if !direct {
+		plan.Extension = d.takeExtension(c)
+	}
+	result := walk.Run(ctx, plan, d.standing, r, deliver)
+	d.count(result)
+	return result, nil
+}
+
+// count adds a request to what `status` shows.
+func (d *Daemon) count(r walk.Result) {
+	d.counts.attempts.Add(uint64(r.Attempts))
+	if r.Extended {
+		d.counts.extended.Add(1)
+	}
+	if r.End != walk.Answered && r.End != walk.Left && r.End != walk.Refused {
+		d.counts.failed.Add(1)
+	}
+}
+
+// named gives the options that a caller means by model: by id, by model name,
+// or by agent.
+func named(options []chain.Option, model string) []chain.Option {
+	var out []chain.Option
+	for _, o := range options {
+		if o.Kind != chain.Peer && (string(o.ID) == model || o.Model == model || o.Agent != "" && o.Agent == model) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// run is one request on its way through the walk.
+type run struct {
+	daemon  *Daemon
+	chain   *chain.Chain
+	work    *edge.Work
+	request adapter.Request
+}
+
+// hooks ties the walk to this device. A request for one model is not widened by
+// a protest: the caller did not ask for another.
+func (r *run) hooks(direct bool) walk.Hooks {
+	d := r.daemon
+	h := walk.Hooks{
+		Current: r.current,
+		Runs:    func(o *chain.Option) bool { _, ok := d.runnable(o); return ok },
+		Key: func(name string) (uint64, bool) {
+			generation := d.cfg.Keys.Generation(name)
+			return generation, generation > 0
+		},
+		Hub:     func() bool { return d.nodeNow().HubReachable() },
+		Measure: func(m walk.Measurement) { d.measured(r.chain, m) },
+		Notice: func(f chain.Failure, key string) {
+			d.cfg.Log.Warn("a key rests: it was refused, or is not in the ring", "option", f.Option, "key", key, "class", f.Class)
+		},
+	}
+	if direct {
+		return h
+	}
+	if r.work.Async {
+		h.Escalate = r.escalate
+	} else {
+		h.Protest = r.protest
+	}
+	return h
+}
+
+// current looks an option up in the chain that is in force now: what was
+// withdrawn while the request ran is not tried.
+func (r *run) current(id chain.OptionID) *chain.Option {
+	c := r.daemon.cfg.Chains.Get(r.chain.Slot())
+	if c == nil || c.Expired(time.Now()) {
+		return nil
+	}
+	options := c.Options()
+	if i := slices.IndexFunc(options, func(o chain.Option) bool { return o.ID == id }); i >= 0 {
+		return &options[i]
+	}
+	return nil
+}
+
+// runnable gives an option as this device would run it. What runs a local
+// option, and where, is this device's own configuration: a chain says only that
+// it may.
+func (d *Daemon) runnable(o *chain.Option) (chain.Option, bool) {
+	switch o.Kind {
+	case chain.Local:
+		own, ok := d.locals[o.ID]
+		if !ok {
+			return chain.Option{}, false
+		}
+		own.Cost = o.Cost
+		return own, true
+	case chain.Provider:
+		return *o, d.cfg.Adapters[o.Adapter] != nil
+	}
+	return *o, true
+}
+
+// Run makes one attempt with the adapter that the option names.
+func (r *run) Run(ctx context.Context, a walk.Attempt, emit func(walk.Chunk) error) walk.Outcome {
+	option, ok := r.daemon.runnable(&a.Option)
+	runs := r.daemon.cfg.Adapters[option.Adapter]
+	if !ok || runs == nil {
+		return walk.Outcome{Class: chain.Absent}
+	}
+	a.Option = option
+	call := adapter.Call{Request: &r.request, Attempt: a}
+	if a.Key != "" {
+		secret, ok := r.daemon.cfg.Keys.Get(a.Key)
+		if !ok {
+			return walk.Outcome{Class: chain.KeyMissing}
+		}
+		call.Secret = secret
+	}
+	return runs.Run(ctx, call, emit)
+}
+
+// measured hands an attempt to the reports and wakes the visitor for a failure.
+func (d *Daemon) measured(c *chain.Chain, m walk.Measurement) {
+	before := d.reports.News()
+	d.reports.Observe(c.Slot(), m, c.Rules().Sampling)
+	if !before && d.reports.News() {
+		d.kick()
+	}
+}
+
+// protest asks the hub for more options and verifies what it says.
+func (r *run) protest(ctx context.Context, failed []chain.Failure, budget time.Duration) ([]chain.Option, error) {
+	d := r.daemon
+	d.counts.protests.Add(1)
+	nonce := newNonce()
+	head := r.chain.Head()
+	reply, err := d.nodeNow().Protest(ctx, wire.Protest{Slot: r.chain.Slot(), Body: head.Body, Nonce: nonce, Failed: failed, Budget: chain.MillisOf(budget)})
+	if err != nil {
+		return nil, fmt.Errorf("protest for %s: %w", r.chain.Slot(), err)
+	}
+	if len(reply.Extension) == 0 {
+		d.cfg.Log.Info("the hub has nothing to add", "slot", r.chain.Slot().String(), "reason", clip(reply.Reason))
+		return nil, nil
+	}
+	d.mu.Lock()
+	trust := d.joined.Trust
+	d.mu.Unlock()
+	options, err := trust.VerifyExtension(r.chain, nonce, d.cfg.Key.PeerID(), reply.Extension, time.Now())
+	if err != nil {
+		d.cfg.Log.Error("an extension was refused", "error", err)
+		return nil, err
+	}
+	return options, nil
+}
+
+// escalate protests without making the caller wait: what comes back holds for the
+// next request of the slot.
+func (r *run) escalate(failed []chain.Failure) {
+	d := r.daemon
+	d.group.Go(func() {
+		ctx, cancel := context.WithTimeout(d.run, callTimeout)
+		defer cancel()
+		options, err := r.protest(ctx, failed, callTimeout)
+		if err != nil || len(options) == 0 {
+			if err != nil && !errors.Is(err, context.Canceled) {
+				d.cfg.Log.Warn("an asynchronous protest failed", "error", err)
+			}
+			return
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.extensions[r.chain.Slot()] = extension{r.chain.Head().Body, options, time.Now().Add(extensionHold)}
+	})
+}
+
+// takeExtension gives the waiting extension of c, once.
+func (d *Daemon) takeExtension(c *chain.Chain) []chain.Option {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, ok := d.extensions[c.Slot()]
+	if !ok {
+		return nil
+	}
+	delete(d.extensions, c.Slot())
+	if e.of != c.Head().Body || !time.Now().Before(e.expires) {
+		return nil
+	}
+	return e.options
+}
+
+// Models lists what a request may name: the options of the chat chain in order.
+func (d *Daemon) Models() edge.Models {
+	c := d.cfg.Chains.Get(chain.Slot{Scope: d.scope(), Primitive: chain.LLMChat})
+	if c == nil {
+		return edge.Models{}
+	}
+	issued := c.Head().Issued.Time()
+	models := edge.Models{Issued: issued}
+	for _, o := range c.Options() {
+		if o.Kind == chain.Peer {
+			continue
+		}
+		owner, _, _ := strings.Cut(string(o.ID), "/")
+		models.Agents = append(models.Agents, edge.Model{ID: string(o.ID), Name: o.Model, OwnedBy: owner, Created: issued})
+	}
+	return models
+}
+
+// Ready is nil when there is a chain that can be walked.
+func (d *Daemon) Ready() error {
+	_, err := d.inForce(chain.LLMChat)
+	for _, c := range d.cfg.Chains.All() {
+		if err == nil {
+			break
+		}
+		_, err = d.inForce(c.Slot().Primitive)
+	}
+	return err
+}
+
+func newNonce() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// clip keeps foreign text short enough for an error or a log line.
+func clip(s string) string {
+	if len(s) > 64 {
+		return strings.ToValidUTF8(s[:64], "") + "…"
+	}
+	return s
+}
