@@ -18,7 +18,7 @@ type Plan struct {
 	Stream    bool           // the caller wants events; otherwise one whole answer
 	Needs     Needs          // what is known of the request
 	Budget    time.Duration  // 0 is the rules' interactive one; never above the rules' most
-	Overtime  time.Duration  // how far an answer that is reaching the caller may outlast the budget, within its own limits
+	Strict    bool           // the budget also ends an answer that is reaching the caller; otherwise only the option's limits do
 	Attempts  int            // upstream calls allowed, if lower than the rules': what a submitter lent to an executor
 	Kinds     []chain.Kind   // kinds that may be walked, for foreign work; empty is all
 	Hooks     Hooks

@@ -160,22 +160,25 @@ func TestBudget(t *testing.T) {
 			}
 		}
 	})
-	t.Run("an answer under way may outlast it where the plan says so", func(t *testing.T) {
+	t.Run("an answer under way may outlast it, unless the plan is strict", func(t *testing.T) {
 		long := turn{gap: time.Second, end: Outcome{Class: chain.OK}}
 		for range 20 {
 			long.chunks = append(long.chunks, text("x"))
 		}
 		for _, c := range []struct {
-			overtime time.Duration
-			end      End
-			n        int
-		}{{0, Broken, 9}, {5 * time.Second, Broken, 14}, {time.Minute, Answered, 20}} {
+			strict bool
+			total  chain.Millis
+			end    End
+			n      int
+			cools  int
+		}{{true, 0, Broken, 9, 0}, {false, 0, Answered, 20, 0}, {false, 15000, Broken, 14, 1}} {
 			now := epoch
-			p := Plan{Options: options("alpha"), Stream: true, Budget: 10 * time.Second, Overtime: c.overtime}
+			p := Plan{Options: options("alpha"), Stream: true, Budget: 10 * time.Second, Strict: c.strict}
+			p.Options[0].Limits.Total = c.total
 			s := standing()
 			l := drive(p, s, script{"alpha": long}, &now, nil)
-			if l.result.End != c.end || len(l.delivered) != c.n || len(s.options) != 0 {
-				t.Errorf("overtime %v: %s with %d, standing %v", c.overtime, l.result.End, len(l.delivered), s.options)
+			if l.result.End != c.end || len(l.delivered) != c.n || len(s.options) != c.cools {
+				t.Errorf("%+v: %s with %d, standing %v", c, l.result.End, len(l.delivered), s.options)
 			}
 		}
 	})
