@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -223,6 +224,19 @@ func TestVectors(t *testing.T) {
 				t.Errorf("the file is not what the rule makes: run go test ./chain -run TestVectors -update, and say why the format changed")
 			}
 		})
+	}
+}
+
+// TestVectorsInAnotherLanguage runs the same files by a program that shares no
+// code with this one.
+func TestVectorsInAnotherLanguage(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("no node here: the second implementation cannot run")
+	}
+	out, err := exec.CommandContext(t.Context(), node, "testdata/vectors.mjs").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
