@@ -77,7 +77,7 @@ func (d *Daemon) Chain(slot chain.Slot) (control.ChainView, error) {
 			resting[r.Option] = r
 		}
 	}
-	for _, o := range c.Options() {
+	for _, o := range d.effective(c.Options()) {
 		view.Options = append(view.Options, d.optionView(o, resting))
 	}
 	return view, nil
@@ -85,7 +85,7 @@ func (d *Daemon) Chain(slot chain.Slot) (control.ChainView, error) {
 
 func (d *Daemon) optionView(o chain.Option, resting map[chain.OptionID]control.Resting) control.OptionView {
 	v := control.OptionView{Option: o}
-	if _, ok := d.runnable(&o); !ok || !o.Known() {
+	if !d.runs(&o) || !o.Known() {
 		v.Why = chain.Absent
 		return v
 	}

@@ -71,7 +71,7 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 		d.counts.failed.Add(1)
 		return walk.Result{}, err
 	}
-	options, direct := c.Options(), w.Model != "" && w.Model != edge.Auto
+	options, direct := d.effective(c.Options()), w.Model != "" && w.Model != edge.Auto
 	if direct {
 		if options = named(options, w.Model); len(options) == 0 {
 			d.counts.failed.Add(1)
@@ -128,7 +128,7 @@ func (r *run) hooks(direct bool) walk.Hooks {
 	d := r.daemon
 	h := walk.Hooks{
 		Current: r.current,
-		Runs:    func(o *chain.Option) bool { _, ok := d.runnable(o); return ok },
+		Runs:    d.runs,
 		Key: func(name string) (uint64, bool) {
 			generation := d.cfg.Keys.Generation(name)
 			return generation, generation > 0
@@ -159,37 +159,44 @@ func (r *run) current(id chain.OptionID) *chain.Option {
 	}
 	options := c.Options()
 	if i := slices.IndexFunc(options, func(o chain.Option) bool { return o.ID == id }); i >= 0 {
-		return &options[i]
+		return &r.daemon.effective(options[i : i+1])[0]
 	}
 	return nil
 }
 
-// runnable gives an option as this device would run it. What runs a local
-// option, and where, is this device's own configuration: a chain says only that
-// it may.
-func (d *Daemon) runnable(o *chain.Option) (chain.Option, bool) {
+// effective gives options as this device runs them. What runs a local option,
+// where and with which keys is this device's own configuration: a chain says only
+// that it may, and what it is thought to cost.
+func (d *Daemon) effective(options []chain.Option) []chain.Option {
+	out := slices.Clone(options)
+	for i, o := range out {
+		if own, ok := d.locals[o.ID]; ok && o.Kind == chain.Local {
+			own.Cost = o.Cost
+			out[i] = own
+		}
+	}
+	return out
+}
+
+// runs reports whether this device has what runs o. Another device's local
+// option is not in it.
+func (d *Daemon) runs(o *chain.Option) bool {
 	switch o.Kind {
 	case chain.Local:
-		own, ok := d.locals[o.ID]
-		if !ok {
-			return chain.Option{}, false
-		}
-		own.Cost = o.Cost
-		return own, true
+		_, ok := d.locals[o.ID]
+		return ok
 	case chain.Provider:
-		return *o, d.cfg.Adapters[o.Adapter] != nil
+		return d.cfg.Adapters[o.Adapter] != nil
 	}
-	return *o, true
+	return true
 }
 
 // Run makes one attempt with the adapter that the option names.
 func (r *run) Run(ctx context.Context, a walk.Attempt, emit func(walk.Chunk) error) walk.Outcome {
-	option, ok := r.daemon.runnable(&a.Option)
-	runs := r.daemon.cfg.Adapters[option.Adapter]
-	if !ok || runs == nil {
+	runs := r.daemon.cfg.Adapters[a.Option.Adapter]
+	if runs == nil {
 		return walk.Outcome{Class: chain.Absent}
 	}
-	a.Option = option
 	call := adapter.Call{Request: &r.request, Attempt: a}
 	if a.Key != "" {
 		secret, ok := r.daemon.cfg.Keys.Get(a.Key)
