@@ -143,3 +143,16 @@ func TestStreamedChat(t *testing.T) {
 		}
 	}
 }
+
+// sortedMembers gives JSON with the members of objects in order.
+func sortedMembers(s string) string {
+	var v any
+	if json.Unmarshal([]byte(s), &v) != nil {
+		return s
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return s
+	}
+	return string(b)
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
 	"sync"
@@ -59,7 +60,9 @@ func (s *events) start(ctx context.Context) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = time.Now()
-	s.timer = time.AfterFunc(s.limits.KeepAlive, s.keepAlive)
+	// In two steps, so that keepAlive may use the timer without the lock.
+	s.timer = time.AfterFunc(math.MaxInt64, s.keepAlive)
+	s.timer.Reset(s.limits.KeepAlive)
 	return ctx
 }
 
@@ -153,7 +156,12 @@ func (s *events) send(flush bool) error {
 // keepAlive runs on the timer: a comment if the stream was silent for long
 // enough, else another look when it will have been.
 func (s *events) keepAlive() {
-	s.mu.Lock()
+	if !s.mu.TryLock() {
+		// An event is on its way out, maybe to a stuck reader: no silence, and no
+		// reason to wait behind it.
+		s.timer.Reset(s.limits.KeepAlive)
+		return
+	}
 	defer s.mu.Unlock()
 	if s.ended || s.err != nil {
 		return

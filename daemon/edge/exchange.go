@@ -179,10 +179,6 @@ func (x *exchange) refuse(f failure) {
 		h.Set(headerOption, x.option)
 		h.Set(headerAttempts, strconv.Itoa(x.attempts))
 	}
-	if !x.bodyRead && x.r.ContentLength != 0 {
-		// net/http would read the body first, which is what this answer avoids.
-		h["Connection"] = connClose
-	}
 	x.json(f.status, f.body(x.id))
 }
 
@@ -193,6 +189,13 @@ func (x *exchange) json(status int, body []byte) {
 	h["Cache-Control"] = noStore
 	h["X-Content-Type-Options"] = noSniff
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if !x.bodyRead && x.r.ContentLength != 0 {
+		// net/http would read the body before it sends the header, which is what
+		// an early answer avoids. After the answer it still takes what is under
+		// way, so that the caller sees the answer and not a reset.
+		h["Connection"] = connClose
+		x.rc.SetReadDeadline(time.Now().Add(linger))
+	}
 	x.status, x.wrote = status, true
 	x.w.WriteHeader(status)
 	if x.r.Method != http.MethodHead {
@@ -235,7 +238,7 @@ func (x *exchange) readBody(w *Work) *Refusal {
 	if r.ContentLength > l.Body {
 		return tooLarge
 	}
-	x.rc.SetReadDeadline(time.Now().Add(l.BodyRead))
+	x.rc.SetReadDeadline(time.Now().Add(l.BodyRead)) // unsupported only in tests
 	// Half a promise costs nothing: only who sent 64 KiB gets the rest set aside.
 	size := int64(64 << 10)
 	if r.ContentLength >= 0 {

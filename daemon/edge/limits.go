@@ -33,6 +33,9 @@ var defaultLimits = Limits{
 // steady reader of a large answer is not cut: 256 KiB in 30 s is 70 kbit/s.
 const writePiece = 256 << 10
 
+// linger is how long an unwanted body is taken after the answer to it.
+const linger = time.Second
+
 func (l Limits) withDefaults() (Limits, error) {
 	d := defaultLimits
 	or(&l.Body, d.Body)
