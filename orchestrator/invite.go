@@ -16,13 +16,25 @@ import (
 	"github.com/chordwheel/chordwheel/orchestrator/fleet"
 )
 
-// ErrAsked marks errors that whoever asked can mend: a wrong scope, an unknown
-// device.
-var ErrAsked = errors.New("cannot be done")
+// Classes of errors that whoever asked can mend. Their own text does not show:
+// an error of these classes says what was wrong and nothing else.
+var (
+	ErrAsked   = errors.New("the question cannot be answered") // a wrong scope, an unknown device
+	ErrNothing = errors.New("there is no such thing")          // of ErrAsked: what is asked for is not there
+)
 
-func wrong(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrAsked}, args...)...)
+// asked is an error for whoever asked.
+type asked struct {
+	error
+	nothing bool
 }
+
+func (a asked) Is(target error) bool { return target == ErrAsked || target == ErrNothing && a.nothing }
+func (a asked) Unwrap() error        { return a.error }
+
+func wrong(format string, args ...any) error { return asked{fmt.Errorf(format, args...), false} }
+
+func nothing(message string) error { return asked{errors.New(message), true} }
 
 // Limits of invitations.
 const (

@@ -240,7 +240,7 @@ func (h *Hub) summary(slot chain.Slot) ChainSummary {
 func (h *Hub) Show(ctx context.Context, slot chain.Slot) (ChainView, error) {
 	return ask(ctx, h, func() (ChainView, error) {
 		if _, ok := h.press.Edition(slot); !ok {
-			return ChainView{}, wrong("%s", h.whyNone(slot))
+			return ChainView{}, nothing(h.whyNone(slot))
 		}
 		head, bytes, err := h.press.Head(slot, h.now())
 		if err != nil {
@@ -274,7 +274,7 @@ func (h *Hub) Explain(ctx context.Context, slot chain.Slot) (Explanation, error)
 		now := h.now()
 		in, _, ok := h.input(slot, now)
 		if !ok {
-			return Explanation{}, wrong("%s", h.whyNone(slot))
+			return Explanation{}, nothing(h.whyNone(slot))
 		}
 		e := Explanation{Source: "hub", Resolution: resolve.Order(in), Members: h.fleet.Scope(slot.Scope, chain.InstantOf(now)).Members()}
 		if _, ok := h.press.Edition(slot); ok {

@@ -1,0 +1,139 @@
+package dashboard
+
+import (
+	"bytes"
+	"crypto/rand"
+	_ "embed" // the page
+	"fmt"
+	"html/template"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/orchestrator"
+)
+
+//go:embed page.html
+var source string
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"clock": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
+	"ms":    func(t chain.Instant) string { return t.Time().Format("15:04:05.000") },
+	"f":     func(x float64) string { return fmt.Sprintf("%.4g", x) },
+	"zero":  func(n *uint64) bool { return *n == 0 },
+	"short": func(s any) string { return shorten(fmt.Sprint(s)) },
+}).Parse(source))
+
+// shorten keeps the telling end of an identifier.
+func shorten(s string) string {
+	if len(s) <= 14 {
+		return s
+	}
+	return "…" + s[len(s)-10:]
+}
+
+// view is what the page is made of.
+type view struct {
+	Nonce      string
+	Status     orchestrator.Status
+	Wheel      wheel
+	Chains     []explained
+	More       int // chains beyond those explained
+	Operations []orchestrator.Operation
+}
+
+type explained struct {
+	orchestrator.ChainSummary
+	Why orchestrator.Explanation
+}
+
+// wheel is the hub in the middle and its devices on the rim.
+type wheel struct {
+	Spokes []rimmed
+	Labels bool
+	More   int // devices for which the rim has no room
+}
+
+type rimmed struct {
+	X, Y, TX, TY                   float64 // the device, its label
+	Anchor                         string
+	Radius                         float64
+	Name, State                    string
+	Peer                           chain.PeerID
+	InnerX, OuterX, InnerY, OuterY float64 // the spoke's ends
+}
+
+// Bounds of a page.
+const (
+	maxRim       = 120
+	maxLabels    = 40
+	maxExplained = 12
+	maxShown     = 60 // operations
+)
+
+func wheelOf(devices []orchestrator.DeviceView) wheel {
+	var on []orchestrator.DeviceView
+	for _, d := range devices {
+		if d.State != "revoked" {
+			on = append(on, d)
+		}
+	}
+	w := wheel{Labels: len(on) <= maxLabels}
+	if len(on) > maxRim {
+		w.More = len(on) - maxRim
+		on = on[:maxRim]
+	}
+	radius := 11.0
+	if n := float64(len(on)); n > 24 {
+		radius = max(3, 11*24/n)
+	}
+	const cx, cy, rim = 300, 210, 150
+	for i, d := range on {
+		angle := 2*math.Pi*float64(i)/float64(len(on)) - math.Pi/2
+		sin, cos := math.Sincos(angle)
+		r := rimmed{X: cx + rim*cos, Y: cy + rim*sin, TX: cx + (rim+radius+9)*cos, TY: cy + (rim+radius+9)*sin + 4, Radius: radius,
+			Name: d.Name, State: d.State, Peer: d.PeerID, Anchor: "middle",
+			InnerX: cx + 34*cos, InnerY: cy + 34*sin, OuterX: cx + (rim-radius)*cos, OuterY: cy + (rim-radius)*sin}
+		if cos > 0.3 {
+			r.Anchor = "start"
+		} else if cos < -0.3 {
+			r.Anchor = "end"
+		}
+		w.Spokes = append(w.Spokes, r)
+	}
+	return w
+}
+
+// page renders the hub as it is now: one document, nothing else is loaded.
+func (p *Pages) page(w http.ResponseWriter, r *http.Request) {
+	s, err := p.hub.Status(r.Context())
+	if err != nil {
+		answer(w, nil, err)
+		return
+	}
+	v := view{Nonce: rand.Text(), Status: s, Wheel: wheelOf(s.Devices)}
+	for i, c := range s.Chains {
+		if i == maxExplained {
+			v.More = len(s.Chains) - i
+			break
+		}
+		why, err := p.hub.Explain(r.Context(), chain.Slot{Scope: c.Scope, Primitive: c.Primitive})
+		if err != nil {
+			continue // withdrawn since
+		}
+		v.Chains = append(v.Chains, explained{c, why})
+	}
+	list := p.hub.Operations(0, maxShown)
+	for i := len(list) - 1; i >= 0; i-- { // newest first
+		v.Operations = append(v.Operations, list[i])
+	}
+	var b bytes.Buffer
+	if err := page.Execute(&b, v); err != nil {
+		fail(w, http.StatusServiceUnavailable, "the page cannot be made")
+		return
+	}
+	headers(w, "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'nonce-"+v.Nonce+"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	_, _ = w.Write(b.Bytes())
+}
