@@ -247,6 +247,9 @@ func (m *Machine) failed(o Outcome, unjudged bool, now time.Time) {
 	if o.Answer != nil {
 		m.result.Answer = o.Answer
 	}
+	if r.open { // half an answer is billed all the same
+		m.result.Input, m.result.Output = o.Input, o.Output
+	}
 	open, slot := r.open, r.attempt.Option.Kind == chain.Peer
 	m.close(o, neutral, now)
 	switch {

@@ -34,10 +34,6 @@ func (r Rest) Cooling(now time.Time) bool {
 	return at < r.Until || at < r.Asked
 }
 
-// memory is how long after its end a mark still counts failures, so that what
-// fails again soon goes on from where the backoff was.
-const memory = time.Hour
-
 // Snapshot gives what s knows at now, and forgets what ended long ago.
 func (s *Standing) Snapshot(now time.Time) Snapshot {
 	s.mu.Lock()

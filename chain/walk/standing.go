@@ -42,6 +42,10 @@ type mark struct {
 	tag      uint64      // of a key its generation, of an option its fingerprint
 }
 
+// memory is how long after its end a mark still counts failures: what fails
+// again sooner goes on from where the backoff was, later it starts anew.
+const memory = 6 * time.Hour
+
 func (k *mark) until() time.Time {
 	if k.asked.After(k.own) {
 		return k.asked
@@ -83,6 +87,9 @@ func (k *mark) raise(class chain.Class, started, now time.Time) bool {
 	k.class = class
 	if k.failures > 0 && started.Before(k.noted) {
 		return false
+	}
+	if k.failures > 0 && now.Sub(k.until()) > memory {
+		k.failures = 0
 	}
 	if k.failures < 32 {
 		k.failures++

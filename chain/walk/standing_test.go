@@ -38,6 +38,18 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
+func TestBackoffForgets(t *testing.T) {
+	s, o, now := standing(), &options("alpha")[0], epoch
+	for _, c := range []struct{ quiet, least, most time.Duration }{{0, 60, 75}, {5 * time.Hour, 90, 150}, {7 * time.Hour, 60, 75}} {
+		now = now.Add(c.quiet)
+		until := s.coolOption(o, failure{class: chain.Status, started: now}, rules(), now)
+		if got := until.Sub(now); got < c.least*time.Second || got > c.most*time.Second {
+			t.Errorf("after %v of quiet: cools for %v", c.quiet, got)
+		}
+		now = until
+	}
+}
+
 // A hundred requests under way when an option breaks are one failure.
 func TestOneOutageIsOneStep(t *testing.T) {
 	s, o := standing(), &options("alpha")[0]
@@ -108,7 +120,7 @@ func TestBounded(t *testing.T) {
 		t.Errorf("%d marks kept", len(s.options))
 	}
 	now := epoch.Add(3 * maxMarks * time.Hour)
-	if x := s.Snapshot(now); len(x.Options) > 4 || len(s.options) != len(x.Options) {
+	if x := s.Snapshot(now); len(x.Options) > 8 || len(s.options) != len(x.Options) {
 		t.Errorf("%d marks in the snapshot, %d kept", len(x.Options), len(s.options))
 	}
 	many := Snapshot{At: chain.InstantOf(now), Keys: make([]Rest, 3*maxMarks)}

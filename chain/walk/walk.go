@@ -100,7 +100,7 @@ type Result struct {
 	Extended   bool            // an extension was walked
 	Skipped    int             // options of a kind that this version does not know
 	Peers      []chain.PeerID  // that ran an attempt or said busy, in order
-	Input      int64           // tokens of the answer, 0 unknown
+	Input      int64           // tokens of the answer, also of one that broke; 0 unknown
 	Output     int64
 }
 
