@@ -183,8 +183,8 @@ func (d *Device) Join(keys ...wire.TopicKey) error { return d.gossip.setScopes(k
 // chain.
 func (d *Device) SetRevocations(list []byte) error { return d.gossip.setRevoked(list) }
 
-// Announce makes a what the device says of itself in its scopes: now, after
-// each reconnection, and every AnnounceEvery. Seq is set by the node. An empty
+// Announce makes a what the device says of itself in its scopes: now (or some
+// seconds after the hello), after each reconnection, and every AnnounceEvery. Seq is set by the node. An empty
 // membership ends it.
 func (d *Device) Announce(a wire.Announce) {
 	d.mu.Lock()
@@ -192,7 +192,7 @@ func (d *Device) Announce(a wire.Announce) {
 	if len(a.Membership) == 0 {
 		d.announce = nil
 	}
-	d.link.announceAt = time.Time{}
+	d.link.announceAt = d.link.settled
 	d.mu.Unlock()
 	d.poke()
 }

@@ -174,7 +174,7 @@ func run(t *testing.T, n int, story func(t *testing.T, w *world)) {
 		if t.Failed() {
 			return
 		}
-		time.Sleep(2 * time.Second) // topics are known, meshes formed
+		time.Sleep(5 * time.Second) // topics are known, meshes formed
 		story(t, w)
 	})
 }
@@ -280,3 +280,34 @@ func (w *world) all(ok func(*rim) bool) func() bool {
 func last[T comparable](list []T, want T) bool { return len(list) > 0 && list[len(list)-1] == want }
 
 func scoped(s chain.ScopeID) chain.Slot { return chain.Slot{Scope: s, Primitive: chain.LLMChat} }
+
+func someKey(t *testing.T) chain.Key {
+	t.Helper()
+	k, err := chain.NewKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// announcement is what r says of itself, with a membership of its own.
+func (w *world) announcement(r *rim) wire.Announce {
+	w.t.Helper()
+	w.desk.mu.Lock()
+	defer w.desk.mu.Unlock()
+	envelope, err := w.desk.issue(r.PeerID(), time.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return wire.Announce{Membership: envelope, Capabilities: []chain.Capability{"execute:llm.chat"}, BootID: "boot"}
+}
+
+// restartHub closes the hub and starts it again at its place after a while.
+func (w *world) restartHub(after time.Duration) {
+	w.t.Helper()
+	if err := w.hub.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+	time.Sleep(after)
+	w.startHub()
+}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/libp2p/go-libp2p"
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/event"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
@@ -174,7 +175,8 @@ func (h *Hub) DialsAsked() uint64 { return h.gater.asked.Load() }
 func (h *Hub) Join(keys ...wire.TopicKey) error { return h.gossip.setScopes(keys, false) }
 
 // Invalidate tells the devices of a scope, and those that carry messages for
-// them, that slot has a newer chain. It fails for a scope that was not joined.
+// them, that slot has a newer chain. It fails for a scope that was not joined,
+// and with chain.ErrRollback for a sequence number that is not above the last.
 // Nil means that it was sent to whoever is connected, and no more.
 func (h *Hub) Invalidate(ctx context.Context, slot chain.Slot, seq uint64, body chain.CID) error {
 	hashes := h.gossip.hashes(slot.Scope)
@@ -188,6 +190,9 @@ func (h *Hub) Invalidate(ctx context.Context, slot chain.Slot, seq uint64, body 
 			return fmt.Errorf("invalidate %s: %w", slot, err)
 		}
 		if err := h.gossip.publish(ctx, topic, data); err != nil {
+			if errors.As(err, new(pubsub.ValidationError)) {
+				err = fmt.Errorf("%w: sequence %d", chain.ErrRollback, seq)
+			}
 			return fmt.Errorf("invalidate %s: %w", slot, err)
 		}
 	}

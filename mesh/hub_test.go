@@ -2,9 +2,16 @@ package mesh_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/libp2p/go-libp2p"
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/chordwheel/chordwheel/mesh"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
@@ -22,12 +29,200 @@ func TestDevicesJoinFetchAndHear(t *testing.T) {
 			if !errors.Is(err, &spoke.Refusal{Code: spoke.CodeNoChain}) {
 				t.Errorf("fetch of nothing: %v", err)
 			}
+			_, err = r.Protest(t.Context(), wire.Protest{Slot: home, Nonce: "n"})
+			if !errors.Is(err, &spoke.Refusal{Code: spoke.CodeInternal}) || strings.Contains(err.Error(), "internals") {
+				t.Errorf("a failure inside the hub: %v", err)
+			}
 			if !r.HubReachable() {
 				t.Error("hub is not reachable")
 			}
 		}
-		if n := w.hub.DialsAsked(); n != 0 {
-			t.Errorf("the hub was asked to dial %d times", n)
+		traffic := w.hub.Stats().Traffic[spoke.Protocol]
+		if traffic.Out < 900_000 || traffic.In < 300 {
+			t.Errorf("the hub's meter counts %+v for the spoke", traffic)
 		}
 	})
+}
+
+// The hub never probes: nothing in it ever so much as asks for a dial.
+func TestHubIsNeverAskedToDial(t *testing.T) {
+	run(t, 12, func(t *testing.T, w *world) {
+		quiet := func(when string) {
+			t.Helper()
+			if n := w.hub.DialsAsked(); n != 0 {
+				t.Fatalf("%s: the hub was asked to dial %d times", when, n)
+			}
+			for _, c := range w.hub.Host().Network().Conns() {
+				if c.Stat().Direction != network.DirInbound {
+					t.Fatalf("%s: the hub has an outbound connection", when)
+				}
+				for _, s := range c.GetStreams() {
+					if s.Stat().Direction == network.DirOutbound && strings.HasPrefix(string(s.Protocol()), "/chordwheel/") {
+						t.Fatalf("%s: the hub opened %s", when, s.Protocol())
+					}
+				}
+			}
+		}
+		w.invalidate(1)
+		time.Sleep(20 * time.Minute)
+		quiet("in normal work")
+
+		w.net.Cut([]int{0}, w.net.Others(0))
+		time.Sleep(90 * time.Second)
+		quiet("while cut off")
+		w.net.Heal()
+		w.within(10*time.Minute, "all are back", w.all(func(r *rim) bool { return r.HubReachable() }))
+		quiet("after the redial")
+
+		// A witness that lacks our settings takes the bait, so the bait is good.
+		topic := mesh.PolicyTopic(testMesh, home.Scope)
+		seen := &witness{}
+		naive, err := w.net.HostFactory(13)(libp2p.Identity(key(t, w.net, 13).Private()), libp2p.ConnectionGater(seen), libp2p.DisableMetrics())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer naive.Close()
+		ps, err := pubsub.NewGossipSub(t.Context(), naive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		joined, err := ps.Join(topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := joined.Relay(); err != nil {
+			t.Fatal(err)
+		}
+		stranger := w.rogue(14)
+		attacker := w.rogue(15, 0)
+		attacker.connect(naive)
+		time.Sleep(3 * time.Second)
+		attacker.prune(naive.ID(), topic, stranger)
+		if seen.asked == 0 {
+			t.Fatal("the hostile PRUNE does not even work on a node without protection")
+		}
+		attacker.prune(w.hub.Host().ID(), topic, stranger)
+		attacker.prune(w.hub.Host().ID(), mesh.RevokedTopic(testMesh), stranger)
+		quiet("after a hostile PRUNE with peer exchange")
+	})
+}
+
+func TestHubRefusesToDialWhenAsked(t *testing.T) {
+	run(t, 0, func(t *testing.T, w *world) {
+		stranger := w.rogue(1)
+		err := w.hub.Host().Connect(t.Context(), peer.AddrInfo{ID: stranger.ID(), Addrs: stranger.Addrs()})
+		if err == nil || w.hub.DialsAsked() != 1 {
+			t.Errorf("asked %d times, the answer was %v", w.hub.DialsAsked(), err)
+		}
+		if n := len(stranger.Network().Conns()); n != 0 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+// Behind NAT or in containers many devices share an address; the library's
+// defaults let eight in.
+func TestTwentyDevicesBehindOneAddress(t *testing.T) {
+	run(t, 80, func(t *testing.T, w *world) {
+		shared := 0
+		for i := 1; i <= 80; i++ {
+			if w.net.Shared(i) {
+				shared++
+			}
+		}
+		if shared != 20 {
+			t.Fatalf("%d devices share the address", shared)
+		}
+		if n := len(w.hub.Stats().Peers); n != 80 {
+			t.Fatalf("%d of 80 are in", n)
+		}
+		w.invalidate(1)
+		w.within(time.Second, "all 80 hear the hub", w.all(func(r *rim) bool { return last(r.seqs(), 1) }))
+	})
+}
+
+func TestSixtyDevicesHearTheHubAndEachOther(t *testing.T) {
+	run(t, 60, func(t *testing.T, w *world) {
+		heard := make(chan mesh.Presence, 1000)
+		for _, r := range w.devices {
+			r.hear = func(p mesh.Presence) { heard <- p }
+		}
+		start := time.Now()
+		w.invalidate(1)
+		w.within(time.Second, "all hear the hub", w.all(func(r *rim) bool { return last(r.seqs(), 1) }))
+		t.Logf("60 devices heard an invalidation within %s of simulated time", time.Since(start))
+
+		start = time.Now()
+		w.devices[0].Announce(w.announcement(w.devices[0]))
+		w.within(time.Second, "the 59 others hear a device", func() bool { return len(heard) == 59 })
+		t.Logf("59 devices heard an announcement within %s", time.Since(start))
+		if p := <-w.heard; p.Membership.Peer != w.devices[0].PeerID() || len(p.Capabilities) != 1 {
+			t.Errorf("the hub heard %+v", p)
+		}
+		if s := w.hub.Stats().Gossip; s.LostSent+s.LostRead != 0 || len(s.Rejected) != 0 {
+			t.Errorf("dropped or rejected: %+v", s)
+		}
+	})
+}
+
+// The rest of a departed visitor's entry is a kilobyte that fifty thousand
+// visitors would make fifty megabytes.
+func TestHubForgetsVisitors(t *testing.T) {
+	run(t, 2, func(t *testing.T, w *world) {
+		gone, there := w.devices[0], w.devices[1]
+		gone.Leave()
+		time.Sleep(time.Second)
+		store := w.hub.Host().Peerstore()
+		if p, err := store.GetProtocols(gone.Host().ID()); err != nil || len(p) > 0 || len(store.Addrs(gone.Host().ID())) > 0 {
+			t.Errorf("still known: %v %v", p, store.Addrs(gone.Host().ID()))
+		}
+		if p, err := store.GetProtocols(there.Host().ID()); err != nil || len(p) == 0 {
+			t.Errorf("forgot one that is still there: %v", err)
+		}
+		if !gone.HubReachable() {
+			t.Error("a visit that ended well made the hub unreachable")
+		}
+		if _, err := gone.Fetch(t.Context(), wire.Fetch{Slot: home}); err != nil {
+			t.Errorf("the next visit: %v", err)
+		}
+	})
+}
+
+func TestHubClosesWhileDevicesTalk(t *testing.T) {
+	run(t, 2, func(t *testing.T, w *world) {
+		w.desk.stall = make(chan struct{})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := w.devices[0].Fetch(t.Context(), wire.Fetch{Slot: home})
+			ended <- err
+		}()
+		time.Sleep(time.Second)
+		if err := w.hub.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err == nil {
+			t.Error("a fetch that the hub never answered succeeded")
+		}
+		if err := w.hub.Close(); err != nil {
+			t.Errorf("closing twice: %v", err)
+		}
+	})
+}
+
+func TestHubConfigIsChecked(t *testing.T) {
+	for name, cfg := range map[string]mesh.HubConfig{
+		"nothing":     {},
+		"bad address": {Key: someKey(t), Mesh: testMesh, Handler: newDesk(someKey(t)), Listen: []string{"127.0.0.1:7411"}},
+	} {
+		if _, err := mesh.NewHub(cfg); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	hub, err := mesh.NewHub(mesh.HubConfig{Key: someKey(t), Mesh: testMesh, Handler: newDesk(someKey(t))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.Close(); err != nil {
+		t.Errorf("closing what never started: %v", err)
+	}
 }

@@ -111,6 +111,9 @@ func build(key chain.Key, version string, l limits, g *gater, m *meter, factory 
 	h, err := factory(append(more,
 		libp2p.Identity(key.Private()), libp2p.ConnectionGater(g), libp2p.ResourceManager(resources), libp2p.ConnectionManager(conns),
 		libp2p.BandwidthReporter(m), libp2p.DisableMetrics(), libp2p.DisableRelay(), libp2p.Ping(false),
+		// After a hundred dials into an outage these would let one in a
+		// hundred through: a device would miss its hub's return by hours.
+		libp2p.UDPBlackHoleSuccessCounter(nil), libp2p.IPv6BlackHoleSuccessCounter(nil),
 		libp2p.UserAgent("chordwheel/"+version), libp2p.ProtocolVersion(WireVersion))...)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("mesh host: %w", err), conns.Close(), resources.Close())

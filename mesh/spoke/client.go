@@ -123,11 +123,7 @@ func (c *Client) call(ctx context.Context, request wire.Request) (wire.Reply, er
 }
 
 func (c *Client) exchange(ctx context.Context, request wire.Request) (wire.Reply, error) {
-	deadline := time.Now().Add(callTimeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
-	_ = c.stream.SetDeadline(deadline)
+	_ = c.stream.SetDeadline(time.Now().Add(callTimeout)) // an earlier end of ctx resets the stream
 	stop := context.AfterFunc(ctx, func() { _ = c.stream.Reset() })
 	defer stop()
 	var reply wire.Reply

@@ -1,0 +1,24 @@
+package mesh
+
+import (
+	"github.com/libp2p/go-libp2p/core/host"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// The tests look behind the nodes with these, and make hostile neighbours that
+// know the names of topics.
+
+func (h *Hub) Host() host.Host    { return h.host }
+func (d *Device) Host() host.Host { return d.host }
+
+func PolicyTopic(m chain.MeshID, s chain.ScopeID) string { return policyTopic(m, wire.PolicyShard(s)) }
+func RevokedTopic(m chain.MeshID) string                 { return revokedTopic(m) }
+func AnnounceTopic(m chain.MeshID, k wire.TopicKey) string {
+	return announceTopic(m, wire.ScopeHash(k.Key, k.Scope))
+}
+
+func (d *Device) DialsAsked() uint64 { return d.gater.asked.Load() }
+
+var Pause = pause
