@@ -116,7 +116,10 @@ func TestPlainChat(t *testing.T) {
 	var got *Work
 	f := answering()
 	inner := f.do
-	f.do = func(ctx context.Context, w *Work, d walk.Deliver) (walk.Result, error) { got = w; return inner(ctx, w, d) }
+	f.do = func(ctx context.Context, w *Work, d walk.Deliver) (walk.Result, error) {
+		got = w
+		return inner(ctx, w, d)
+	}
 	w := do(newEdge(t, f), ask("POST", "/v1/chat/completions", helloReq, "X-Chordwheel-Request-Id", "r.1"))
 	if w.Code != 200 || w.Body.String() != whole {
 		t.Fatalf("%d %s", w.Code, w.Body)

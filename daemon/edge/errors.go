@@ -148,7 +148,7 @@ func failureOfResult(res walk.Result) failure {
 		f.detail.Attempts = append(f.detail.Attempts, FailedOption{Option: string(a.Option), Class: string(a.Class)})
 	}
 	if n := len(res.Failures); n > 0 && n <= 8 && res.End != walk.Broken {
-		f.detail.Message += ": " + inWords(res.Failures)
+		f.detail.Message += " (" + inWords(res.Failures) + ")"
 	}
 	return f
 }
@@ -159,7 +159,7 @@ func inWords(failures []chain.Failure) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%s (%s)", a.Option, a.Class)
+		fmt.Fprintf(&b, "%s: %s", a.Option, a.Class)
 	}
 	return b.String()
 }

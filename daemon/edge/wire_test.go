@@ -188,7 +188,7 @@ func TestKeepAlives(t *testing.T) {
 		{"one after ten seconds", 11 * time.Second, true, walk.Result{End: walk.Answered}, 200, ka + "data: {}\n\ndata: [DONE]\n\n"},
 		{"one each ten seconds", 35 * time.Second, true, walk.Result{End: walk.Answered}, 200, ka + ka + ka + "data: {}\n\ndata: [DONE]\n\n"},
 		{"an error before the first keeps its status", 9900 * time.Millisecond, false, broken, 504, ""},
-		{"an error after the first is an event", 11 * time.Second, false, broken, 200, ka + `data: {"error":{"attempts":[{"class":"timeout","option":"alpha/small"}],"code":"upstream_timeout","message":"no option answered in time: alpha/small (timeout)","request_id":"r1","type":"upstream_error"}}` + "\n\ndata: [DONE]\n\n"},
+		{"an error after the first is an event", 11 * time.Second, false, broken, 200, ka + `data: {"error":{"attempts":[{"class":"timeout","option":"alpha/small"}],"code":"upstream_timeout","message":"no option answered in time (alpha/small: timeout)","request_id":"r1","type":"upstream_error"}}` + "\n\ndata: [DONE]\n\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -220,7 +220,7 @@ func normal(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
 		if rest, ok := strings.CutPrefix(l, `data: {"error"`); ok {
-			lines[i] = "data: " + sortedMembers(`{"error"` + rest)
+			lines[i] = "data: " + sortedMembers(`{"error"`+rest)
 		}
 	}
 	return strings.Join(lines, "\n")

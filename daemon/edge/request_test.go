@@ -1,0 +1,606 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/walk"
+)
+
+func TestKeys(t *testing.T) {
+	rotating := func(c *Config) { c.NextKey = "sk-next" }
+	for _, c := range []struct {
+		name   string
+		change func(*Config)
+		auth   []string
+		ok     bool
+	}{
+		{"the key", nil, []string{"Bearer " + testKey}, true},
+		{"scheme in small letters", nil, []string{"bearer " + testKey}, true},
+		{"the next key", rotating, []string{"Bearer sk-next"}, true},
+		{"the key during a rotation", rotating, []string{"Bearer " + testKey}, true},
+		{"the next key without a rotation", nil, []string{"Bearer sk-next"}, false},
+		{"none", nil, nil, false},
+		{"empty", nil, []string{""}, false},
+		{"bare scheme", nil, []string{"Bearer"}, false},
+		{"empty key", nil, []string{"Bearer "}, false},
+		{"key without scheme", nil, []string{testKey}, false},
+		{"other scheme", nil, []string{"Basic " + testKey}, false},
+		{"prefix of the key", nil, []string{"Bearer " + testKey[:8]}, false},
+		{"key and more", nil, []string{"Bearer " + testKey + "0"}, false},
+		{"two spaces", nil, []string{"Bearer  " + testKey}, false},
+		{"trailing blank", nil, []string{"Bearer " + testKey + " "}, false},
+		{"twice the same", nil, []string{"Bearer " + testKey, "Bearer " + testKey}, false},
+		{"right then wrong", nil, []string{"Bearer " + testKey, "Bearer x"}, false},
+		{"no key configured", func(c *Config) { c.Key = "" }, nil, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			change := c.change
+			if change == nil {
+				change = func(*Config) {}
+			}
+			r := ask("GET", "/v1/models", "", "Authorization", "")
+			if c.auth != nil {
+				r.Header["Authorization"] = c.auth
+			}
+			w := do(newEdge(t, answering(), change), r)
+			if c.ok {
+				if w.Code != 200 {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+				return
+			}
+			if e := errorOf(t, w); w.Code != 401 || e.Code != "unauthorized" || e.Type != "authentication_error" || w.Header().Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+			if strings.Contains(w.Body.String(), "sk-") {
+				t.Errorf("the answer shows a key: %s", w.Body)
+			}
+		})
+	}
+}
+
+func TestHostAndOrigin(t *testing.T) {
+	change := func(c *Config) {
+		c.Hosts = []string{"Box.lan", "[fd00::7]:80"}
+		c.Origins = []string{"https://app.example:8443"}
+	}
+	for _, c := range []struct {
+		name, host, origin string
+		loopback           bool
+		ok                 bool
+		cors               string
+	}{
+		{"address", "127.0.0.1:7420", "", true, true, ""},
+		{"address without port", "127.0.0.1", "", true, true, ""},
+		{"another loopback address", "127.9.9.9:1", "", true, true, ""},
+		{"name", "localhost:7420", "", true, true, ""},
+		{"name in capitals with the root's dot", "LOCALHOST.:7420", "", true, true, ""},
+		{"IPv6", "[::1]:7420", "", true, true, ""},
+		{"IPv6 without port", "[::1]", "", true, true, ""},
+		{"listed", "box.lan:7420", "", true, true, ""},
+		{"listed address", "[fd00::7]:7420", "", true, true, ""},
+		{"none", "", "", true, false, ""},
+		{"foreign", "evil.example", "", true, false, ""},
+		{"foreign that begins well", "127.0.0.1.evil.example", "", true, false, ""},
+		{"foreign that ends well", "evil.localhost", "", true, false, ""},
+		{"short form of an address", "127.1", "", true, false, ""},
+		{"octal form of an address", "0177.0.0.1", "", true, false, ""},
+		{"mapped address", "[::ffff:127.0.0.1]", "", true, false, ""},
+		{"any address", "0.0.0.0:7420", "", true, false, ""},
+		{"foreign on a public listener", "evil.example", "", false, true, ""},
+
+		{"own origin", "127.0.0.1:7420", "http://127.0.0.1:7420", true, true, ""},
+		{"own origin behind TLS", "box.lan", "https://box.lan", true, true, ""},
+		{"own origin, another port", "127.0.0.1:7420", "http://127.0.0.1:9999", true, false, ""},
+		{"listed origin", "127.0.0.1:7420", "https://app.example:8443", true, true, "https://app.example:8443"},
+		{"listed origin, another port", "127.0.0.1:7420", "https://app.example", true, false, ""},
+		{"foreign origin", "127.0.0.1:7420", "https://evil.example", true, false, ""},
+		{"null origin", "127.0.0.1:7420", "null", true, false, ""},
+		{"foreign origin on a public listener", "box.lan", "https://evil.example", false, true, ""},
+		{"listed origin on a public listener", "box.lan", "https://app.example:8443", false, true, "https://app.example:8443"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEdge(t, answering(), change)
+			r := ask("POST", "/v1/chat/completions", helloReq, "Origin", c.origin)
+			r.Host = c.host
+			w := httptest.NewRecorder()
+			e.serve(w, r, c.loopback)
+			if got := w.Header().Get("Access-Control-Allow-Origin"); got != c.cors {
+				t.Errorf("allows origin %q, want %q", got, c.cors)
+			}
+			if c.ok {
+				if w.Code != 200 {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+				return
+			}
+			if e := errorOf(t, w); w.Code != 400 || e.Code != "invalid_request" {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		})
+	}
+}
+
+func TestPreflight(t *testing.T) {
+	e := newEdge(t, answering(), func(c *Config) { c.Origins = []string{"https://app.example"} })
+	asking := func(origin string) *http.Request {
+		return ask("OPTIONS", "/v1/chat/completions", "", "Authorization", "", "Origin", origin,
+			"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,x-stainless-lang", "Access-Control-Request-Private-Network", "true")
+	}
+	w := do(e, asking("https://app.example"))
+	if w.Code != 204 || w.Body.Len() != 0 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	for name, want := range map[string]string{"Access-Control-Allow-Origin": "https://app.example", "Access-Control-Allow-Methods": "POST", "Vary": "Origin",
+		"Access-Control-Allow-Headers": "authorization,x-stainless-lang", "Access-Control-Allow-Private-Network": "true", "Access-Control-Max-Age": "600"} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if w := do(e, asking("https://evil.example")); w.Code != 400 || w.Header().Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("foreign origin: %d %v", w.Code, w.Header())
+	}
+	public := httptest.NewRecorder()
+	e.serve(public, asking("https://evil.example"), false)
+	if public.Code != 405 || public.Header().Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("foreign origin on a public listener: %d %v", public.Code, public.Header())
+	}
+}
+
+func TestPathsAndMethods(t *testing.T) {
+	for _, c := range []struct {
+		method, path string
+		status       int
+		code, allow  string
+	}{
+		{"GET", "/v1/models", 200, "", ""},
+		{"HEAD", "/v1/models", 200, "", ""},
+		{"GET", "/v1/models?limit=3", 200, "", ""},
+		{"GET", "/v1/models/auto", 200, "", ""},
+		{"GET", "/v1/models/alpha/small", 200, "", ""},
+		{"GET", "/v1/models/alpha%2Fsmall", 200, "", ""},
+		{"GET", "/v1/models/alpha%2fsmall", 200, "", ""},
+		{"GET", "/v1/models/qwen2.5:7b", 200, "", ""},
+		{"GET", "/v1/models/qwen2.5%3A7b", 200, "", ""},
+		{"GET", "/v1/models/nobody", 404, "model_not_found", ""},
+		{"GET", "/healthz", 200, "", ""},
+		{"GET", "/readyz", 200, "", ""},
+		{"POST", "/v1/models", 405, "method_not_allowed", "GET, HEAD"},
+		{"DELETE", "/v1/models/auto", 405, "method_not_allowed", "GET, HEAD"},
+		{"get", "/v1/models", 405, "method_not_allowed", "GET, HEAD"},
+		{"GET", "/v1/chat/completions", 405, "method_not_allowed", "POST"},
+		{"HEAD", "/v1/chat/completions", 405, "", "POST"},
+		{"PUT", "/api/v1/work/embed.text", 405, "method_not_allowed", "POST"},
+		{"OPTIONS", "/v1/models", 405, "method_not_allowed", "GET, HEAD"},
+		{"TRACE", "/healthz", 405, "method_not_allowed", "GET, HEAD"},
+		{"GET", "/", 404, "not_found", ""},
+		{"GET", "/v1", 404, "not_found", ""},
+		{"GET", "/v1/models/", 404, "not_found", ""},
+		{"GET", "//v1/models", 404, "not_found", ""},
+		{"GET", "/v1//models", 404, "not_found", ""},
+		{"GET", "/v1/models//auto", 404, "not_found", ""},
+		{"GET", "/v1/models/../models", 404, "not_found", ""},
+		{"GET", "/v1/models/%2e%2e/models", 404, "not_found", ""},
+		{"GET", "/v1/models/%2e", 404, "not_found", ""},
+		{"GET", "/v1/../healthz", 404, "not_found", ""},
+		{"GET", "/v1/%2e%2e/healthz", 404, "not_found", ""},
+		{"GET", "/./healthz", 404, "not_found", ""},
+		{"GET", "/healthz/", 404, "not_found", ""},
+		{"GET", "/Healthz", 404, "not_found", ""},
+		{"GET", "/health%7a", 404, "not_found", ""},
+		{"GET", "/v1/models/{id}", 404, "model_not_found", ""},
+		{"GET", "/api/v1/work/{primitive}", 404, "not_found", ""},
+		{"GET", "/debug/pprof/", 404, "not_found", ""},
+		{"GET", "/metrics", 404, "not_found", ""},
+		{"POST", "/v1/chat/completions/", 404, "not_found", ""},
+		{"POST", "/v1/embeddings", 404, "not_found", ""},
+		{"POST", "/api/v1/work/", 404, "not_found", ""},
+		{"POST", "/api/v1/work/a/b", 404, "not_found", ""},
+		{"POST", "/api/v1/work/UPPER", 404, "not_found", ""},
+		{"POST", "/api/v1/work/embed%2Etext", 404, "not_found", ""},
+		{"OPTIONS", "*", 404, "not_found", ""},
+	} {
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			r := ask(c.method, "/", "")
+			if c.method != "OPTIONS" || c.path != "*" {
+				u, err := r.URL.Parse("http://127.0.0.1:7420")
+				if err != nil {
+					t.Fatal(err)
+				}
+				path, query, _ := strings.Cut(c.path, "?")
+				u.RawPath, u.RawQuery = path, query
+				u.Path = unescape(t, path)
+				r.URL = u
+			} else {
+				r.URL.Path = "*"
+			}
+			w := do(newEdge(t, answering()), r)
+			if w.Code != c.status || w.Header().Get("Allow") != c.allow {
+				t.Fatalf("%d, Allow %q: %s", w.Code, w.Header().Get("Allow"), w.Body)
+			}
+			if c.method == "HEAD" && w.Body.Len() > 0 {
+				t.Errorf("HEAD got a body: %s", w.Body)
+			}
+			if c.code != "" {
+				if e := errorOf(t, w); e.Code != c.code {
+					t.Errorf("code %s, want %s", e.Code, c.code)
+				}
+			}
+			if w.Header().Get("Location") != "" || w.Header().Get(headerRequestID) == "" {
+				t.Errorf("headers %v", w.Header())
+			}
+		})
+	}
+}
+
+func unescape(t *testing.T, s string) string {
+	t.Helper()
+	r, err := http.NewRequest("GET", "http://x"+s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.URL.Path
+}
+
+func TestBodies(t *testing.T) {
+	small := func(c *Config) { c.Limits.Body = int64(len(helloReq)) }
+	for _, c := range []struct {
+		name, body string
+		header     []string
+		status     int
+		code       string
+	}{
+		{"at the cap", helloReq, nil, 200, ""},
+		{"one over the cap", helloReq + " ", nil, 413, "request_too_large"},
+		{"over the cap without a length", helloReq + " ", []string{"chunked", "1"}, 413, "request_too_large"},
+		{"at the cap without a length", helloReq, []string{"chunked", "1"}, 200, ""},
+		{"with a charset", helloReq, []string{"Content-Type", "application/json; charset=UTF-8"}, 200, ""},
+		{"in capitals", helloReq, []string{"Content-Type", "Application/JSON"}, 200, ""},
+		{"identity", helloReq, []string{"Content-Encoding", "identity"}, 200, ""},
+		{"foreign headers", helloReq, []string{"X-Stainless-Lang", "js"}, 200, ""},
+		{"another charset", helloReq, []string{"Content-Type", "application/json; charset=latin1"}, 415, "unsupported_media_type"},
+		{"text", helloReq, []string{"Content-Type", "text/plain"}, 415, "unsupported_media_type"},
+		{"form", helloReq, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"},
+		{"no type", helloReq, []string{"Content-Type", ""}, 415, "unsupported_media_type"},
+		{"gzip", helloReq, []string{"Content-Encoding", "gzip"}, 415, "unsupported_media_type"},
+		{"not JSON", "hello", nil, 400, "invalid_request"},
+		{"empty", "", []string{"Content-Type", "application/json"}, 400, "invalid_request"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := ask("POST", "/v1/chat/completions", c.body, c.header...)
+			if r.Header.Get("chunked") != "" {
+				r.Header.Del("chunked")
+				r.ContentLength = -1
+			}
+			w := do(newEdge(t, answering(), small), r)
+			if w.Code != c.status {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+			if c.code != "" {
+				if e := errorOf(t, w); e.Code != c.code {
+					t.Errorf("code %s, want %s", e.Code, c.code)
+				}
+			}
+		})
+	}
+}
+
+func TestWishes(t *testing.T) {
+	for _, c := range []struct {
+		header, value string
+		want          Work // "" in refusal means accepted
+		refusal       string
+	}{
+		{"Budget", "interactive", Work{}, ""},
+		{"Budget", "batch", Work{Budget: Budget{Batch: true}}, ""},
+		{"Budget", "90s", Work{Budget: Budget{Duration: 90 * time.Second}}, ""},
+		{"Budget", "24h", Work{Budget: Budget{Duration: 24 * time.Hour}}, ""},
+		{"Budget", "25h", Work{}, "X-Chordwheel-Budget: want interactive, batch, or a duration such as 90s, at most 24h"},
+		{"Budget", "-1s", Work{}, "X-Chordwheel-Budget: want interactive, batch, or a duration such as 90s, at most 24h"},
+		{"Budget", "90", Work{}, "X-Chordwheel-Budget: want interactive, batch, or a duration such as 90s, at most 24h"},
+		{"Budget", "", Work{}, "X-Chordwheel-Budget: want interactive, batch, or a duration such as 90s, at most 24h"},
+		{"Session", "chat/7", Work{Session: "chat/7"}, ""},
+		{"Session", "", Work{}, "X-Chordwheel-Session: want 1 to 128 printable ASCII characters without spaces"},
+		{"Session", "a b", Work{}, "X-Chordwheel-Session: want 1 to 128 printable ASCII characters without spaces"},
+		{"Session", "é", Work{}, "X-Chordwheel-Session: want 1 to 128 printable ASCII characters without spaces"},
+		{"Session", strings.Repeat("s", 128), Work{Session: strings.Repeat("s", 128)}, ""},
+		{"Session", strings.Repeat("s", 129), Work{}, "X-Chordwheel-Session: want 1 to 128 printable ASCII characters without spaces"},
+		{"Stage", "draft", Work{Stage: "draft"}, ""},
+		{"Consumer", "editor", Work{Consumer: "editor"}, ""},
+		{"Instance", "7", Work{Instance: "7"}, ""},
+		{"Escalate", "async", Work{Async: true}, ""},
+		{"Escalate", "sync", Work{}, ""},
+		{"Escalate", "no", Work{}, "X-Chordwheel-Escalate: want sync or async"},
+		{"Progress", "reasoning", Work{Reasoning: true}, ""},
+		{"Progress", "comments", Work{}, ""},
+		{"Progress", "all", Work{}, "X-Chordwheel-Progress: want comments or reasoning"},
+		{"Share", "1", Work{Share: true}, ""},
+		{"Share", "0", Work{}, ""},
+		{"Share", "yes", Work{}, "X-Chordwheel-Share: want 1 or 0"},
+		{"Bugdet", "batch", Work{}, "X-Chordwheel-Bugdet: unknown header: docs/edge.md lists the known ones"},
+		{"", "x", Work{}, "X-Chordwheel-: unknown header: docs/edge.md lists the known ones"},
+	} {
+		t.Run(c.header+" "+c.value, func(t *testing.T) {
+			var got Work
+			r := readWishes(http.Header{"X-Chordwheel-" + c.header: {c.value}, "X-Other": {"a", "b"}, "X-Chordwheel-Request-Id": {"a", "b"}}, &got)
+			switch {
+			case c.refusal == "" && (r != nil || fmt.Sprint(got) != fmt.Sprint(c.want)):
+				t.Errorf("got %+v, %v", got, r)
+			case c.refusal != "" && (r == nil || r.Message != c.refusal || r.Code != InvalidRequest):
+				t.Errorf("got %v, want %s", r, c.refusal)
+			}
+		})
+	}
+	if r := readWishes(http.Header{"X-Chordwheel-Session": {"a", "b"}}, new(Work)); r == nil || !strings.Contains(r.Message, "more than one value") {
+		t.Errorf("two values: %v", r)
+	}
+	for _, path := range []string{"/v1/models", "/v1/models/auto"} {
+		w := do(newEdge(t, answering()), ask("GET", path, "", "X-Chordwheel-Foo", "1"))
+		if e := errorOf(t, w); w.Code != 400 || e.Code != "invalid_request" {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+func TestBudgetWithin(t *testing.T) {
+	rules := chain.DefaultRules().Budgets
+	for _, c := range []struct {
+		b    Budget
+		want time.Duration
+	}{
+		{Budget{}, time.Minute},
+		{Budget{Batch: true}, 10 * time.Minute},
+		{Budget{Duration: 5 * time.Second}, 5 * time.Second},
+		{Budget{Duration: 24 * time.Hour}, time.Hour},
+	} {
+		if got := c.b.Within(rules); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.b, got, c.want)
+		}
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	e := newEdge(t, answering())
+	for _, in := range []string{"", "a b", "a\r\nb", "a\x00", "\x1b[31m", "é", strings.Repeat("a", 65), "a/b", "a;b"} {
+		r := ask("GET", "/healthz", "")
+		r.Header["X-Chordwheel-Request-Id"] = []string{in}
+		if got := do(e, r).Header().Get(headerRequestID); got == in || !fitsRequestID(got) {
+			t.Errorf("%q became %q", in, got)
+		}
+	}
+	for _, in := range []string{"a", "A.b_c-9", strings.Repeat("a", 64)} {
+		if got := do(e, ask("GET", "/healthz", "", headerRequestID, in)).Header().Get(headerRequestID); got != in {
+			t.Errorf("%q became %q", in, got)
+		}
+	}
+	r := ask("GET", "/healthz", "")
+	r.Header["X-Chordwheel-Request-Id"] = []string{"a", "b"}
+	if got := do(e, r).Header().Get(headerRequestID); got == "a" || got == "b" {
+		t.Errorf("two ids became %q", got)
+	}
+}
+
+func TestModels(t *testing.T) {
+	get := func(t *testing.T, path string, change ...func(*Config)) string {
+		w := do(newEdge(t, answering(), change...), ask("GET", path, ""))
+		if w.Code != 200 {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		return sortedMembers(w.Body.String())
+	}
+	const auto = `{"created":1700000000,"id":"auto","name":"Auto","object":"model","owned_by":"chordwheel"}`
+	const small = `{"created":0,"id":"alpha/small","name":"Small","object":"model","owned_by":"alpha"}`
+	const qwen = `{"created":0,"id":"qwen2.5:7b","object":"model","owned_by":"local"}`
+	listing := func(c *Config) { c.ListAgents = true }
+	for _, c := range []struct{ got, want string }{
+		{get(t, "/v1/models"), `{"data":[` + auto + `],"object":"list"}`},
+		{get(t, "/v1/models", listing), `{"data":[` + auto + `,` + small + `,` + qwen + `],"object":"list"}`},
+		{get(t, "/v1/models/auto"), auto},
+		{get(t, "/v1/models/alpha/small"), small},
+	} {
+		if c.got != c.want {
+			t.Errorf("got  %s\nwant %s", c.got, c.want)
+		}
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	f := answering()
+	e := newEdge(t, f)
+	if w := do(e, ask("GET", "/readyz", "", "Authorization", "")); w.Code != 200 || w.Body.String() != `{"status":"ready"}` {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	f.ready = fmt.Errorf("wrapped: %w", Refuse(ChainExpired, "the chain expired an hour ago"))
+	w := do(e, ask("GET", "/readyz", "", "Authorization", ""))
+	if d := errorOf(t, w); w.Code != 503 || d.Code != "chain_expired" || w.Header().Get("Retry-After") != "30" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := do(e, ask("GET", "/healthz", "", "Authorization", "")); w.Code != 200 || w.Body.String() != `{"status":"ok"}` {
+		t.Errorf("alive: %d %s", w.Code, w.Body)
+	}
+	f.ready = nil
+	if err := e.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if w := do(e, ask("GET", "/readyz", "")); w.Code != 503 {
+		t.Errorf("while shutting down: %d %s", w.Code, w.Body)
+	}
+	if w := do(e, ask("POST", "/v1/chat/completions", helloReq)); w.Code != 503 {
+		t.Errorf("work while shutting down: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestWork(t *testing.T) {
+	f := answering()
+	f.do = func(_ context.Context, w *Work, deliver walk.Deliver) (walk.Result, error) {
+		out := `{"vector": [1, 2], "note":"<&>"}`
+		if w.Primitive == "broken" {
+			out = "<html>"
+		}
+		if deliver(attempt(3), [][]byte{[]byte(out)}) != nil {
+			return walk.Result{End: walk.Left}, nil
+		}
+		return walk.Result{End: walk.Answered, Option: "alpha/small", Attempts: 3}, nil
+	}
+	e := newEdge(t, f)
+	w := do(e, ask("POST", "/api/v1/work/embed.text", `{"input":"x"}`, headerRequestID, "r1"))
+	want := `{"attempts":3,"option":"alpha/small","output":{"note":"<&>","vector":[1,2]},"request_id":"r1"}`
+	if w.Code != 200 || !strings.Contains(w.Body.String(), "<&>") || sortedMembers(w.Body.String()) != sortedMembers(want) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w.Header().Get(headerOption) != "alpha/small" || w.Header().Get(headerAttempts) != "3" {
+		t.Errorf("%v", w.Header())
+	}
+	w = do(e, ask("POST", "/api/v1/work/broken", `{"input":"x"}`))
+	if d := errorOf(t, w); w.Code != 502 || d.Code != "upstream_error" || strings.Contains(w.Body.String(), "html") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// Panics and errors of ours are answered in the error shape, and neither the
+// answer nor the log has their words, which may hold content.
+func TestPanicsAndForeignErrors(t *testing.T) {
+	const secret = "CANARY-7f3a"
+	for _, c := range []struct {
+		name   string
+		body   string
+		do     func(context.Context, *Work, walk.Deliver) (walk.Result, error)
+		status int
+		body2  string
+	}{
+		{"panic before the answer", helloReq, func(context.Context, *Work, walk.Deliver) (walk.Result, error) { panic(secret) }, 500, "internal_error"},
+		{"panic with an error", helloReq, func(context.Context, *Work, walk.Deliver) (walk.Result, error) { panic(errors.New(secret)) }, 500, "internal_error"},
+		{"panic in a stream", streamReq, func(_ context.Context, _ *Work, d walk.Deliver) (walk.Result, error) {
+			_ = d(attempt(1), event("{}"))
+			panic(secret)
+		}, 200, "internal_error"},
+		{"foreign error", helloReq, func(context.Context, *Work, walk.Deliver) (walk.Result, error) {
+			return walk.Result{}, errors.New(secret)
+		}, 500, "internal_error"},
+		{"answered without an answer", helloReq, func(context.Context, *Work, walk.Deliver) (walk.Result, error) { return answered() }, 500, "internal_error"},
+		{"stream answered without an event", streamReq, func(context.Context, *Work, walk.Deliver) (walk.Result, error) { return answered() }, 500, "internal_error"},
+		{"unknown code", helloReq, func(context.Context, *Work, walk.Deliver) (walk.Result, error) {
+			return walk.Result{}, Refuse("teapot", "short")
+		}, 500, "teapot"},
+		{"unknown end", helloReq, func(context.Context, *Work, walk.Deliver) (walk.Result, error) { return walk.Result{End: "odd"}, nil }, 500, "internal_error"},
+		{"unknown model", helloReq, func(context.Context, *Work, walk.Deliver) (walk.Result, error) {
+			return walk.Result{}, Refuse(ModelNotFound, "no model %q", "x")
+		}, 404, "model_not_found"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var log bytes.Buffer
+			e := newEdge(t, &fake{do: c.do}, func(c *Config) { c.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+			w := do(e, ask("POST", "/v1/chat/completions", c.body))
+			if w.Code != c.status || !strings.Contains(w.Body.String(), c.body2) {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+			if c.status == 200 && !strings.HasSuffix(w.Body.String(), "\n\ndata: [DONE]\n\n") {
+				t.Errorf("the stream ends with %s", w.Body)
+			}
+			if strings.Contains(w.Body.String(), secret) || strings.Contains(log.String(), secret) {
+				t.Errorf("the words got out: %s\n%s", w.Body, log.String())
+			}
+			if strings.HasPrefix(c.name, "panic") && !strings.Contains(log.String(), `"msg":"panic"`) {
+				t.Errorf("no trace of the panic: %s", log.String())
+			}
+		})
+	}
+}
+
+// One line a request, JSON in every case, no content.
+func TestLog(t *testing.T) {
+	var log bytes.Buffer
+	e := newEdge(t, answering(), func(c *Config) { c.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+	do(e, ask("POST", "/v1/chat/completions", strings.Replace(streamReq, "hello", "CANARY", 1), headerRequestID, "r1", "X-Chordwheel-Session", "CANARY"))
+	do(e, ask("POST", "/v1/chat/completions", `{"model":"CANARY"}`, headerRequestID, "r2", "User-Agent", "CANARY"))
+	do(e, ask("GET", "/CANARY", "", headerRequestID, "r3", "Authorization", "Bearer CANARY"))
+	do(e, ask("GET", "/healthz", "")) // debug level
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	want := []map[string]any{
+		{"request_id": "r1", "route": "/v1/chat/completions", "status": 200.0, "code": "", "option": "alpha/small", "attempts": 2.0, "end": "answered", "stream": true},
+		{"request_id": "r2", "route": "/v1/chat/completions", "status": 400.0, "code": "invalid_request", "stream": false},
+		{"request_id": "r3", "route": "none", "status": 404.0, "code": "not_found"},
+	}
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines: %s", len(lines), log.String())
+	}
+	for i, l := range lines {
+		var got map[string]any
+		if err := json.Unmarshal([]byte(l), &got); err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range want[i] {
+			if got[k] != v {
+				t.Errorf("line %d: %s is %v, want %v", i, k, got[k], v)
+			}
+		}
+	}
+	if strings.Contains(log.String(), "CANARY") {
+		t.Errorf("content in the log: %s", log.String())
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		cfg  Config
+		want string
+	}{
+		{"next key alone", Config{NextKey: "x"}, "ORCH_API_KEY_NEXT"},
+		{"host with a path", Config{Hosts: []string{"box/x"}}, "CHORDWHEEL_HOSTS"},
+		{"empty host", Config{Hosts: []string{""}}, "CHORDWHEEL_HOSTS"},
+		{"any origin", Config{Origins: []string{"*"}}, "CHORDWHEEL_ORIGINS"},
+		{"wildcard origin", Config{Origins: []string{"https://*.example"}}, "CHORDWHEEL_ORIGINS"},
+		{"origin with a path", Config{Origins: []string{"https://a.example/"}}, "CHORDWHEEL_ORIGINS"},
+		{"origin without scheme", Config{Origins: []string{"a.example"}}, "CHORDWHEEL_ORIGINS"},
+		{"giant body", Config{Limits: Limits{Body: 1 << 40}}, "body"},
+		{"negative limit", Config{Limits: Limits{Idle: -1}}, "negative"},
+	} {
+		c.cfg.Worker = answering()
+		if _, err := New(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if _, err := New(Config{}); err == nil {
+		t.Error("no worker: no error")
+	}
+}
+
+// Without a key only loopback is served.
+func TestServeWithoutAKey(t *testing.T) {
+	e := newEdge(t, answering(), func(c *Config) { c.Key = "" })
+	l := &addressed{pipes: newPipes(), addr: &net.TCPAddr{IP: net.IPv4(192, 168, 1, 7), Port: 7420}}
+	if err := e.Serve(l); !errors.Is(err, ErrNoKey) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := l.Accept(); err == nil {
+		t.Error("the listener is open")
+	}
+	for _, a := range []struct {
+		ip   net.IP
+		want bool
+	}{{net.IPv4(127, 0, 0, 5), true}, {net.IPv6loopback, true}, {net.IPv4zero, false}, {net.IPv6zero, false}, {nil, false}, {net.IPv4(10, 0, 0, 1), false}} {
+		if got := isLoopback(&net.TCPAddr{IP: a.ip}); got != a.want {
+			t.Errorf("%v: loopback is %v", a.ip, got)
+		}
+	}
+}
+
+type addressed struct {
+	*pipes
+	addr net.Addr
+}
+
+func (a *addressed) Addr() net.Addr { return a.addr }
