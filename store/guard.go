@@ -65,8 +65,8 @@ func Check(path string) error {
 		if err != nil {
 			return err
 		}
-		defer db.Close()
-		return db.View(checkTx)
+		err = db.View(checkTx)
+		return errors.Join(err, db.Close()) // not deferred: after a panic it could wait for ever
 	})
 	if errors.Is(err, errPanicked) {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)

@@ -25,7 +25,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	storetest.Main(m, map[string]storetest.Verb{"create": create, "accept": accept, "work": work, "flips": flips})
+	storetest.Main(m, verbs)
 }
 
 func fail(err error) int {
@@ -165,3 +165,11 @@ func number(d device, slot chain.Slot) uint64 {
 	}
 	return n
 }
+
+var verbs = map[string]storetest.Verb{}
+
+func init() {
+	verbs["create"], verbs["accept"], verbs["work"], verbs["flips"] = create, accept, work, flips
+}
+
+func touch(path string) error { return os.WriteFile(path, nil, 0o600) }

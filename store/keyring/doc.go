@@ -18,7 +18,8 @@
 //	 "format":1,"serial":7,"keys":{"groq":{"changed":7,"secret":"…"},"acme":{"changed":3,"system":true}}}
 //
 // written without the line break and spaces above. The sum stands first and covers the rest,
-// in every format. Serial counts the writes; changed is the serial of the write
+// in every format. Serial grows with
+// every write and is no lower than its Unix milliseconds; changed is the serial of the write
 // that set the key last, also to the same value. Mode 0600, replaced atomically, writers
 // exclude each other by a lock on keys.lock.
 package keyring

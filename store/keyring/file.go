@@ -122,7 +122,9 @@ func change(path string, f func(*contents) error) error {
 	if c.Keys == nil {
 		c.Keys = make(map[string]entry)
 	}
-	c.Serial++
+	// Above the clock, too: a file that was removed and begun anew must not
+	// give a generation twice.
+	c.Serial = max(c.Serial+1, uint64(max(0, time.Now().UnixMilli())))
 	if err := f(&c); err != nil {
 		return err
 	}

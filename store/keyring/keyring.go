@@ -55,11 +55,16 @@ type Ring struct {
 	fetched map[string]fetched // answers of the system's ring
 }
 
-// stamp tells one state of a file from the next. An atomic replacement is
-// another file, so its times and size differ or its inode does (SameFile).
+// stamp tells one state of a file from the next: by time, size and inode. It
+// cannot where two replacements fall into one tick of the file system's clock, so a
+// stamp taken right after a change is not trusted.
 type stamp struct {
 	info fs.FileInfo
+	at   time.Time
 }
+
+// tick is longer than any such clock's.
+const tick = 100 * time.Millisecond
 
 type fetched struct {
 	changed uint64
@@ -285,11 +290,14 @@ func (r *Ring) refresh() {
 	if r.seen.same(info) && r.keys != nil {
 		return
 	}
-	r.seen = stamp{info}
+	r.seen = stamp{info, time.Now()}
 	c, err := read(r.path)
+	news := err != nil && (r.problem == nil || r.problem.Error() != err.Error())
 	r.problem = err
 	if err != nil {
-		r.log.Warn("keys: the file is not used", "err", err)
+		if news {
+			r.log.Warn("keys: the file is not used", "err", err)
+		}
 		if r.keys == nil {
 			r.keys = map[string]entry{}
 		}
@@ -309,6 +317,9 @@ func (r *Ring) refresh() {
 func (s stamp) same(info fs.FileInfo) bool {
 	if s.info == nil || info == nil {
 		return s.info == nil && info == nil
+	}
+	if s.at.Sub(info.ModTime()) < tick {
+		return false
 	}
 	return s.info.ModTime().Equal(info.ModTime()) && s.info.Size() == info.Size() && s.info.Mode() == info.Mode() && os.SameFile(s.info, info)
 }

@@ -1,0 +1,162 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/chaintest"
+	"github.com/chordwheel/chordwheel/store"
+	"github.com/chordwheel/chordwheel/store/datadir"
+	"github.com/chordwheel/chordwheel/store/keyring"
+	"github.com/chordwheel/chordwheel/store/storetest"
+)
+
+// onSmallDisk runs a verb in a child with a private view of the file systems,
+// where DIR is a small one in memory.
+func onSmallDisk(t *testing.T, verb string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount a small file system")
+	}
+	dir := t.TempDir()
+	cmd := storetest.Child(t, verb, dir)
+	var said strings.Builder
+	cmd.Stderr = &said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if err := cmd.Run(); err != nil {
+		if errors.Is(err, syscall.EPERM) || strings.Contains(said.String(), "mount: operation not permitted") {
+			t.Skip("mounting is not allowed here")
+		}
+		t.Fatalf("%v: %s", err, said.String())
+	}
+}
+
+func mountSmall(dir string) error {
+	if err := errors.Join(syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""), syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m")); err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	return nil
+}
+
+func TestAFullDisk(t *testing.T)              { onSmallDisk(t, "full") }
+func TestADiskThatTurnsReadOnly(t *testing.T) { onSmallDisk(t, "readonly") }
+
+// full fills the disk under an open device.
+func full(args []string) int { return onDisk(args[0], fill, os.Remove) }
+
+// readonly makes the disk read-only under an open device, as the system does
+// after a fault of the medium.
+func readonly(args []string) int {
+	remount := func(flags uintptr) func(string) error {
+		return func(path string) error {
+			return syscall.Mount("", filepath.Dir(path), "", syscall.MS_REMOUNT|flags, "")
+		}
+	}
+	// A file that is open for writing keeps the kernel from doing it: the
+	// database is. A bind mount can be made read-only all the same, but
+	// leaves open files writable; so the directory's other files fail and the
+	// database goes on until it must be opened again.
+	bind := func(path string) error {
+		dir := filepath.Dir(path)
+		return errors.Join(syscall.Mount(dir, dir, "", syscall.MS_BIND, ""), remount(syscall.MS_BIND|syscall.MS_RDONLY)(path))
+	}
+	return onDisk(args[0], bind, remount(syscall.MS_BIND))
+}
+
+func fill(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	block := make([]byte, 4096)
+	for {
+		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// onDisk works on a device while its disk takes nothing, and after.
+func onDisk(mount string, spoil, mend func(path string) error) int {
+	if err := mountSmall(mount); err != nil {
+		return fail(err)
+	}
+	path, extra := filepath.Join(mount, "data"), filepath.Join(mount, "filler")
+	d, err := openDevice(path, store.Options{}, now)
+	if err != nil {
+		return fail(err)
+	}
+	other := chain.Slot{Scope: "session:s", Primitive: chain.LLMChat}
+	b := d.store.Bucket("notes")
+	ring, err := keyring.Open(keyring.Config{Path: d.dir.Path(datadir.KeysFile)})
+	if err := errors.Join(err, offer(d, chaintest.Slot, 1), b.Put("a", 1), ring.Set("k", "old"), spoil(extra)); err != nil {
+		return fail(err)
+	}
+
+	// The newest chain is in force, and it is said that it is not on disk.
+	if err := offer(d, chaintest.Slot, 2); !errors.Is(err, store.ErrNotStored) {
+		return fail(fmt.Errorf("accept: %w", err))
+	}
+	_ = offer(d, other, 5)
+	if number(d, chaintest.Slot) != 2 || number(d, other) != 5 {
+		return fail(fmt.Errorf("chains %d and %d are in force", number(d, chaintest.Slot), number(d, other)))
+	}
+	if err := offer(d, chaintest.Slot, 1); !errors.Is(err, chain.ErrRollback) {
+		return fail(fmt.Errorf("a rollback: %w", err))
+	}
+	if err := ring.Set("k", "new"); err == nil {
+		return fail(errors.New("a key was set"))
+	}
+	if key, ok := ring.Get("k"); !ok || key != "old" {
+		return fail(errors.New("the old key is gone"))
+	}
+	if err := d.dir.WriteChecked("note", make([]byte, 4096)); err == nil {
+		return fail(errors.New("a checked file was written"))
+	}
+	var got int
+	if ok, err := b.Get("a", &got); !ok || err != nil || got != 1 {
+		return fail(fmt.Errorf("a record of before: %v %w", ok, err))
+	}
+	if s := d.store.Status(); !s.Available || s.Replaced > 0 {
+		return fail(fmt.Errorf("status %+v", s))
+	}
+
+	// With room again, the next chain takes along what was not stored.
+	if err := errors.Join(mend(extra), offer(d, chaintest.Slot, 3), b.Put("c", 1), ring.Set("k", "new"), d.close()); err != nil {
+		return fail(fmt.Errorf("after mending: %w", err))
+	}
+	if d, err = openDevice(path, store.Options{}, now); err != nil {
+		return fail(err)
+	}
+	if number(d, chaintest.Slot) != 3 || number(d, other) != 5 || d.marks.Get(other).Seq != 5 {
+		return fail(fmt.Errorf("after a restart chains %d and %d are in force, refused %v", number(d, chaintest.Slot), number(d, other), d.refused))
+	}
+	// A disk that is full at the start is no reason not to start.
+	if err := errors.Join(d.close(), spoil(extra)); err != nil {
+		return fail(err)
+	}
+	if d, err = openDevice(path, store.Options{}, now); err != nil {
+		if errors.Is(err, syscall.EROFS) {
+			return 0 // but one that takes no lock is: it says so
+		}
+		return fail(fmt.Errorf("start on a full disk: %w", err))
+	}
+	if number(d, chaintest.Slot) != 3 {
+		return fail(fmt.Errorf("on a full disk chain %d is in force", number(d, chaintest.Slot)))
+	}
+	if err := d.close(); err != nil {
+		return fail(err)
+	}
+	return 0
+}
+
+func init() { verbs["full"], verbs["readonly"] = full, readonly }
