@@ -23,7 +23,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain/walk"
 )
 
-//go:generate go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2 --config oapi.yaml openapi.yaml
+//go:generate go tool -modfile=../../tools/go.mod oapi-codegen --config oapi.yaml openapi.yaml
 
 // Worker is what an Edge needs of the device behind it. Its methods are called
 // from many goroutines at once.
