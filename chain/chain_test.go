@@ -152,6 +152,16 @@ func TestASignatureMeansNothingInAnotherDomain(t *testing.T) {
 	}
 }
 
+// Whoever may sign, they do it with Ed25519: a peer ID of another type would be
+// another identity with other rules.
+func TestOnlyEd25519Signs(t *testing.T) {
+	for _, d := range []chain.Domain{chain.DomainChain, chain.DomainMembership, chain.DomainExecRequest} {
+		if _, _, err := chain.Open(d, secp256k1(t, d, []byte("payload"))); !errors.Is(err, chain.ErrSigner) {
+			t.Errorf("%s: %v", d, err)
+		}
+	}
+}
+
 func TestOnlyOneFormOfABodyHasItsAddress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := body().Draw(t, "body")

@@ -156,8 +156,8 @@ func (p PPM) Share() float64 { return float64(p) / 1e6 }
 func printable(s string) bool {
 	for _, r := range s {
 		switch {
-		case r <= ' ', r >= 0x7f && r <= 0xa0, r == 0xad, r == 0x1680, r >= 0x2000 && r <= 0x200f, r >= 0x2028 && r <= 0x202f,
-			r >= 0x205f && r <= 0x206f, r == 0x3000, r == 0xfeff, r == utf8.RuneError:
+		case r <= ' ', r >= 0x7f && r <= 0xa0, r == 0xad, r == 0x61c, r == 0x1680, r == 0x180e, r >= 0x2000 && r <= 0x200f, r >= 0x2028 && r <= 0x202f,
+			r >= 0x205f && r <= 0x206f, r == 0x3000, r == 0xfeff, r == utf8.RuneError, r >= 0xe0000 && r <= 0xe0fff:
 			return false
 		}
 	}

@@ -21,7 +21,7 @@ func TestParseScope(t *testing.T) {
 	for s, good := range map[string]bool{
 		"workspace:home": true, "session:0b2f": true, "device:6f1f2ad0-1d1c-4a57-9a02-1f8f4f8b6c11": true, "workspace:a:b/c": true, "workspace:größe": true,
 		"": false, "home": false, "workspace:": false, ":home": false, "Workspace:home": false, "user:me": false, "workspace:a b": false,
-		"workspace:a\n": false, "workspace:a\u00a0b": false, "workspace:a\u202eb": false, "workspace:a\u200bb": false, "workspace:\xff": false,
+		"workspace:a\n": false, "workspace:a\u00a0b": false, "workspace:a\u202eb": false, "workspace:a\u200bb": false, "workspace:a\u061cb": false, "workspace:a\U000e0041b": false, "workspace:a😀": true, "workspace:\xff": false,
 		"workspace:" + strings.Repeat("x", chain.MaxScopeID-10): true, "workspace:" + strings.Repeat("x", chain.MaxScopeID-9): false,
 	} {
 		got, err := chain.ParseScope(s)

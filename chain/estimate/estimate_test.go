@@ -3,6 +3,7 @@ package estimate_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -139,6 +140,12 @@ func TestDeviationStartsWideAndHasAFloor(t *testing.T) {
 	near(t, "after many equal ones", e.Deviation, .05, 1e-12)
 }
 
+func TestDeviationDecaysLikeTheMean(t *testing.T) {
+	e := feed(t, plain, estimate.Estimate{}, sample{2, 1, 0}, sample{3, 1, 60})
+	near(t, "weight: half of the 4 it started with, and one", e.DeviationWeight, 3, 1e-9)
+	near(t, "deviation", e.Deviation, (2*.4+1*1)/3, 1e-9)
+}
+
 func TestDeviationFindsTheSpread(t *testing.T) {
 	e := feed(t, latency, estimate.Estimate{}, steady(300, 0, 2, .3)...)
 	near(t, "mean absolute deviation of a normal of .3", e.Deviation, .3/1.2533, .05)
@@ -205,18 +212,17 @@ func TestAShiftIsFollowed(t *testing.T) {
 
 func TestTheClipDoublesUpToUnclipped(t *testing.T) {
 	e := feed(t, latency, estimate.Estimate{}, steady(100, 0, 2, .05)...)
-	e.Weight = 1e6 // so heavy that the mean cannot follow
-	var last uint8
-	for i := range 40 {
-		e.DeviationWeight = 1e6
-		e = feed(t, latency, e, sample{2e9, 1, 100 + float64(i)})
-		if e.Doublings != last && e.Doublings != last+1 {
-			t.Fatalf("from %d doublings to %d", last, e.Doublings)
+	e.Weight, e.DeviationWeight = 1e6, 1e6 // so heavy that nothing can follow
+	bound := 3 * 1.2533 * e.Deviation
+	far := e.Mean + 1e6*bound
+	for i := range 30 {
+		before := e
+		e = feed(t, latency, e, sample{math.Exp(min(far, 700)), 1, 100})
+		want := bound * math.Exp2(float64(max(0, i-7)))
+		if i >= 17 {
+			want = min(far, 700) - before.Mean // not clipped at all
 		}
-		last = e.Doublings
-	}
-	if last != 10 {
-		t.Errorf("%d doublings, want 10", last)
+		near(t, fmt.Sprintf("step after %d beyond the bounds", i+1), (e.Mean-before.Mean)*e.Weight, want, .01*want)
 	}
 }
 

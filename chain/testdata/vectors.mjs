@@ -129,7 +129,7 @@ function cidField(map, key) {
 
 // --- content ---
 
-const NAME = /^[^\u0000-\u0020\u007f-\u00a0\u00ad\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ufffd]+$/u;
+const NAME = /^[^\u0000-\u0020\u007f-\u00a0\u00ad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ufffd\u{e0000}-\u{e0fff}]+$/u;
 const isName = (s) => NAME.test(s) && Buffer.byteLength(s) <= 256;
 const YEAR = 366n * 24n * 3600n * 1000n;
 
