@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon"
+	"github.com/chordwheel/chordwheel/mesh"
+)
+
+// connector makes the node of a device that has joined.
+func connector(key chain.Key, o deviceOptions) func(context.Context, daemon.Joined, daemon.Events) (daemon.Node, error) {
+	return func(ctx context.Context, j daemon.Joined, events daemon.Events) (daemon.Node, error) {
+		addresses := j.Addresses
+		if o.hubs != nil {
+			addresses = o.hubs()
+		}
+		node, err := mesh.NewDevice(mesh.DeviceConfig{
+			Key: key, Trust: j.Trust, HubAddrs: addresses, Listen: o.config.Listen, Log: o.log, Version: version,
+			OnInvalidation: func(slot chain.Slot, _ uint64, _ []byte) { events.Invalidated(slot) },
+			OnRevoked:      events.Revoked,
+			OnHub:          events.HubUp,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if err := node.Start(ctx); err != nil {
+			return nil, err
+		}
+		return node, nil
+	}
+}

@@ -1,0 +1,358 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon"
+	"github.com/chordwheel/chordwheel/daemon/adapter"
+	"github.com/chordwheel/chordwheel/daemon/adapter/builtin"
+	"github.com/chordwheel/chordwheel/daemon/adapter/openai"
+	"github.com/chordwheel/chordwheel/daemon/control"
+	"github.com/chordwheel/chordwheel/daemon/edge"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+	"github.com/chordwheel/chordwheel/orchestrator/catalog"
+	"github.com/chordwheel/chordwheel/store"
+	"github.com/chordwheel/chordwheel/store/datadir"
+	"github.com/chordwheel/chordwheel/store/keyring"
+)
+
+// drain is how long requests in work may take to end after a signal.
+const drain = 20 * time.Second
+
+// deviceOptions is what differs between `daemon`, `join` and the devices of `up`.
+type deviceOptions struct {
+	dir      string
+	config   deviceConfig
+	environ  []string
+	ownID    bool               // keep the device ID in dir: the devices of `up` share one machine
+	makeKey  bool               // make an edge key where none is configured
+	nextPort bool               // a taken port is no error: the next free one is used, and said
+	locals   []wire.LocalOption // found on this machine, beside the configured ones
+	hubs     func() []string    // where the hub is now; nil: where it was when the device joined
+	log      *slog.Logger
+	say      io.Writer
+}
+
+// device is a daemon with everything around it. openDevice makes it, start
+// brings it to life, close ends it in the reverse order.
+type device struct {
+	*daemon.Daemon
+	options  deviceOptions
+	log      *slog.Logger
+	dir      *datadir.Dir
+	db       *store.Store
+	edge     *edge.Edge
+	key      chain.Secret
+	id       chain.DeviceID
+	peer     chain.PeerID
+	upstream *openai.Adapter
+
+	edgeListener, adminListener, socket net.Listener
+	admin, control                      *http.Server
+	group                               sync.WaitGroup
+}
+
+// Status adds what only the wiring knows.
+func (d *device) Status() control.Status {
+	s := d.Daemon.Status()
+	s.DataDir = d.options.dir
+	s.Edge, s.Admin = d.edgeURL(), d.adminURL()
+	return s
+}
+
+func (d *device) edgeURL() string {
+	if d.edgeListener == nil {
+		return ""
+	}
+	return "http://" + d.edgeListener.Addr().String() + "/v1"
+}
+
+func (d *device) adminURL() string {
+	if d.adminListener == nil {
+		return ""
+	}
+	return "http://" + d.adminListener.Addr().String()
+}
+
+// openDevice opens the data directory and builds the parts over it. Nothing
+// listens or speaks yet.
+func openDevice(o deviceOptions) (d *device, err error) {
+	if err := o.config.validate(); err != nil {
+		return nil, usage("%w", err)
+	}
+	d = &device{options: o, log: o.log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.release())
+		}
+	}()
+	if d.dir, err = datadir.Open(o.dir); err != nil {
+		return nil, fmt.Errorf("open the data directory: %w", err)
+	}
+	key, err := d.dir.Identity()
+	if err != nil {
+		return nil, err
+	}
+	d.peer = key.PeerID()
+	idFile := filepath.Join(o.dir, "device-id")
+	if !o.ownID {
+		if idFile, err = o.config.deviceIDFile(); err != nil {
+			return nil, err
+		}
+	}
+	if d.id, err = d.dir.DeviceID(idFile); err != nil {
+		return nil, err
+	}
+	marks, err := d.dir.Marks()
+	if err != nil {
+		return nil, err
+	}
+	if d.db, err = openStore(d.dir, o.log); err != nil {
+		return nil, err
+	}
+	chains := store.NewChainCache(d.db, marks)
+	if joined, ok, err := daemon.LoadJoined(d.dir); err != nil {
+		return nil, err
+	} else if ok {
+		for _, refusal := range chains.Load(joined.Trust, time.Now()) {
+			o.log.Warn("a stored chain is not in force", "error", refusal)
+		}
+	}
+	ring, err := openRing(o.dir, o.config, o.environ, o.log)
+	if err != nil {
+		return nil, err
+	}
+	locals, err := d.services()
+	if err != nil {
+		return nil, err
+	}
+	d.upstream = openai.New(openai.Config{ConnectTimeout: o.config.ConnectWait, Log: o.log})
+	d.Daemon, err = daemon.New(daemon.Config{
+		Key: key, DeviceID: d.id, Name: o.config.Name, Version: version, Metered: o.config.Metered,
+		Chains: chains, Marks: marks, State: d.dir, Keys: keys{ring}, Adapters: map[string]adapter.Adapter{"openai": d.upstream, "builtin": builtin.Adapter{}},
+		Locals: locals, Defaults: chain.Limits{FirstOutput: chain.MillisOf(o.config.FirstOutput), Idle: chain.MillisOf(time.Minute), Total: chain.MillisOf(o.config.Total)},
+		Connect: connector(key, o), Log: o.log, Random: newRandom(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d.key, err = d.edgeKey(); err != nil {
+		return nil, err
+	}
+	d.edge, err = edge.New(edge.Config{Worker: d.Daemon, Key: d.key, NextKey: o.config.NextKey, Hosts: o.config.Hosts, Origins: o.config.Origins,
+		ListAgents: o.config.ListAgent, Log: o.log})
+	return d, err
+}
+
+func openStore(dir *datadir.Dir, log *slog.Logger) (*store.Store, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the own program, which checks a damaged database: %w", err)
+	}
+	return store.Open(dir, store.Options{Log: log, Check: store.CheckIn(program, checkStoreVerb)})
+}
+
+// openRing opens the key ring of the device in dir.
+func openRing(dir string, config deviceConfig, environ []string, log *slog.Logger) (*keyring.Ring, error) {
+	c := keyring.Config{Path: filepath.Join(dir, datadir.KeysFile), Environ: environ, Log: log}
+	if config.KeyRing == "os" {
+		c.System = keyring.OS()
+	}
+	return keyring.Open(c)
+}
+
+// keys shows a ring as the daemon sees it.
+type keys struct{ *keyring.Ring }
+
+func (k keys) Names() []string {
+	var names []string
+	for _, key := range k.Ring.Names() {
+		names = append(names, key.Name)
+	}
+	return names
+}
+
+// newRandom seeds jitter and samples. Secrets and nonces come from crypto/rand.
+func newRandom() *mathrand.Rand {
+	var seed [32]byte
+	_, _ = rand.Read(seed[:]) // it never fails
+	return mathrand.New(mathrand.NewChaCha8(seed))
+}
+
+// services is what this device offers of its own: the builtin model, what its
+// configuration names, and what was found on the machine.
+func (d *device) services() ([]wire.LocalOption, error) {
+	var locals []wire.LocalOption
+	if d.options.config.Adapters != nil {
+		services, err := catalog.Services(filepath.Join(d.options.dir, "config.yaml"), d.options.config.Adapters)
+		if err != nil {
+			return nil, usage("%w", err)
+		}
+		for _, s := range services {
+			locals = append(locals, localOptions(s)...)
+		}
+	}
+	locals = append(locals, d.options.locals...)
+	if d.options.config.Builtin {
+		locals = append(locals, builtinOption())
+	}
+	return locals, nil
+}
+
+// builtinOption offers the model inside the binary. Its quality is declared as
+// what it is, so that anything else that can answer goes before it.
+func builtinOption() wire.LocalOption {
+	return wire.LocalOption{Primitives: []chain.Primitive{chain.LLMChat}, Option: chain.Option{
+		ID: builtin.OptionID, Kind: chain.Local, Adapter: "builtin", Model: builtin.Model, Domain: "builtin",
+		Cost: chain.Cost{Latency: 10, Reliability: chain.PPMOf(0.999), Quality: chain.PPMOf(0.02)},
+	}}
+}
+
+// localOptions gives the options of a service on this device.
+func localOptions(s catalog.Provider) []wire.LocalOption {
+	var out []wire.LocalOption
+	for _, m := range s.Models {
+		out = append(out, wire.LocalOption{Primitives: m.Primitives, Option: chain.Option{
+			ID: chain.OptionID("local/" + s.Name + "/" + m.Name), Kind: chain.Local, Adapter: s.Adapter, Model: m.Name, Endpoint: s.Endpoint, Keys: s.Keys,
+			Domain: s.Domain, Limits: m.Limits, Cost: chain.Cost{
+				InputPerMtok: m.Price.InputPerMtok, OutputPerMtok: m.Price.OutputPerMtok, PerCall: m.Price.PerCall,
+				Latency: m.Prior.Latency, Reliability: chain.PPMOf(m.Prior.Reliability), Quality: chain.PPMOf(m.Prior.Quality),
+			},
+		}})
+	}
+	return out
+}
+
+// edgeKey is the configured key, else the one in the data directory, which is
+// made where the options say so.
+func (d *device) edgeKey() (chain.Secret, error) {
+	if d.options.config.Key != "" {
+		return d.options.config.Key, nil
+	}
+	key, err := readEdgeKey(d.options.dir)
+	if err != nil || key != "" || !d.options.makeKey {
+		return key, err
+	}
+	var b [24]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	text := "cw-" + base64.RawURLEncoding.EncodeToString(b[:])
+	if err := datadir.WritePrivate(d.dir.Path(edgeKeyFile), []byte(text+"\n")); err != nil {
+		return "", fmt.Errorf("keep the edge's key: %w", err)
+	}
+	return chain.Secret(text), nil
+}
+
+// start opens the listeners, brings the daemon to life and serves.
+func (d *device) start(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	if d.edgeListener, err = d.listen("edge", d.options.config.Edge); err != nil {
+		return err
+	}
+	if d.adminListener, err = d.listen("admin", d.options.config.Admin); err != nil {
+		return err
+	}
+	if d.socket, err = listenControl(d.options.dir); err != nil {
+		return err
+	}
+	if d.key == "" {
+		d.log.Warn("the edge has no key: any program on this machine may use it; set ORCH_API_KEY to change that")
+	}
+	if err := d.Daemon.Start(ctx); err != nil {
+		return err
+	}
+	d.admin = httpServer(control.Admin(d, d.edge.Guard), d.log)
+	d.control = httpServer(control.Socket(d, authenticated(d.edge, d.key), d.log), d.log)
+	d.serve("edge", func() error { return d.edge.Serve(d.edgeListener) })
+	d.serve("admin page", func() error { return d.admin.Serve(d.adminListener) })
+	d.serve("control socket", func() error { return d.control.Serve(d.socket) })
+	return nil
+}
+
+// serve runs one listener until it is closed.
+func (d *device) serve(what string, run func() error) {
+	d.group.Go(func() {
+		if err := run(); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			d.log.Error("a listener ended", "listener", what, "error", err)
+		}
+	})
+}
+
+// httpServer makes the server of a listener for the owner's own use.
+func httpServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+}
+
+// authenticated lets the owner's commands use the edge: whoever may open the
+// socket may read the key beside it.
+func authenticated(h http.Handler, key chain.Secret) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if key != "" {
+			r.Header.Set("Authorization", "Bearer "+key.Reveal())
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func (d *device) listen(what, address string) (net.Listener, error) {
+	return listenTCP(what, address, d.options.nextPort, d.options.say)
+}
+
+// close ends the device: no new work, then what is in work, then the mesh, then
+// the disk.
+func (d *device) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	var errs []error
+	if d.edge != nil && d.edgeListener != nil {
+		errs = append(errs, d.edge.Shutdown(ctx))
+	}
+	for _, s := range []*http.Server{d.admin, d.control} {
+		if s != nil {
+			errs = append(errs, s.Shutdown(ctx))
+		}
+	}
+	for _, l := range []net.Listener{d.edgeListener, d.adminListener, d.socket} {
+		if l != nil {
+			_ = l.Close() // most are closed by their servers
+		}
+	}
+	d.group.Wait()
+	if d.Daemon != nil {
+		errs = append(errs, d.Daemon.Close())
+	}
+	return errors.Join(append(errs, d.release())...)
+}
+
+// release gives back what openDevice took.
+func (d *device) release() error {
+	var errs []error
+	if d.upstream != nil {
+		d.upstream.Close()
+	}
+	if d.db != nil {
+		errs = append(errs, d.db.Close())
+	}
+	if d.dir != nil {
+		errs = append(errs, d.dir.Close())
+	}
+	return errors.Join(errs...)
+}

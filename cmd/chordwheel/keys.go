@@ -1,0 +1,157 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/store/datadir"
+	"github.com/chordwheel/chordwheel/store/keyring"
+)
+
+func (a *app) keys() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "keys",
+		Short: "Keep the keys of paid services on this device",
+		Long: `Keys are named in the catalogue and kept on the device: in the environment as
+CHORDWHEEL_KEY_<NAME>, or in a file that only you can read. They never leave the
+device. A running daemon takes changes over by itself.`,
+		Example: "  chordwheel keys set groq < groq.key\n  chordwheel keys list",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(
+		&cobra.Command{Use: "list", Short: "List the names of the keys, never their values", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+			ring, err := a.ring()
+			if err != nil {
+				return err
+			}
+			names := ring.Names()
+			return a.print(map[string]any{"keys": names}, func(w io.Writer) {
+				var lines [][]string
+				for _, k := range names {
+					lines = append(lines, []string{k.Name, string(k.Source)})
+				}
+				a.rows(w, []string{"name", "kept in"}, lines)
+				if len(lines) == 0 {
+					fmt.Fprintln(w, "there are no keys; set one with: chordwheel keys set NAME")
+				}
+			})
+		}},
+		&cobra.Command{Use: "set NAME", Short: "Set a key from standard input", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+			ring, err := a.ring()
+			if err != nil {
+				return err
+			}
+			if err := keyring.CheckName(args[0]); err != nil {
+				return usage("%w", err)
+			}
+			secret, err := a.secret("key " + args[0])
+			if err != nil {
+				return err
+			}
+			return ring.Set(args[0], secret)
+		}},
+		&cobra.Command{Use: "rm NAME", Short: "Forget a key", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+			ring, err := a.ring()
+			if err != nil {
+				return err
+			}
+			return ring.Remove(args[0])
+		}},
+	)
+	return c
+}
+
+// ring opens the key ring of the device that the command means. It needs no
+// running daemon and takes no lock on the directory.
+func (a *app) ring() (*keyring.Ring, error) {
+	dirs, err := a.deviceDirs()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := existing(dirs)
+	if err != nil {
+		return nil, err
+	}
+	config := defaultDevice(0, "127.0.0.1")
+	if err := load(&config, dir, a.environ); err != nil {
+		return nil, err
+	}
+	return openRing(dir, config, a.environ, nil)
+}
+
+// secret reads one line from standard input, without echo on a terminal.
+func (a *app) secret(what string) (chain.Secret, error) {
+	if f, ok := a.in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprintf(a.err, "%s: ", what)
+		b, err := term.ReadPassword(int(f.Fd()))
+		fmt.Fprintln(a.err)
+		if err != nil {
+			return "", fmt.Errorf("read the %s: %w", what, err)
+		}
+		return nonEmpty(string(b), what)
+	}
+	b, err := io.ReadAll(io.LimitReader(a.in, keyring.MaxSecretBytes+2))
+	if err != nil {
+		return "", fmt.Errorf("read the %s: %w", what, err)
+	}
+	return nonEmpty(string(b), what)
+}
+
+func nonEmpty(text, what string) (chain.Secret, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return "", usage("the %s is empty; give it on standard input", what)
+	}
+	return chain.Secret(text), nil
+}
+
+// edgeKeyFile holds the edge's bearer key where none was configured.
+const edgeKeyFile = "edge.key"
+
+func (a *app) key() *cobra.Command {
+	return &cobra.Command{
+		Use:     "key",
+		Short:   "Print the bearer key of the edge",
+		Example: `  curl -H "Authorization: Bearer $(chordwheel key)" http://127.0.0.1:7420/v1/models`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			dirs, err := a.deviceDirs()
+			if err != nil {
+				return err
+			}
+			dir, err := existing(dirs)
+			if err != nil {
+				return err
+			}
+			key, err := readEdgeKey(dir)
+			if err != nil {
+				return err
+			}
+			if key == "" {
+				return fmt.Errorf("the device in %s has no key of its own: its edge takes ORCH_API_KEY, or any caller on this machine", dir)
+			}
+			return a.print(map[string]string{"key": key.Reveal()}, func(w io.Writer) { fmt.Fprintln(w, key.Reveal()) })
+		},
+	}
+}
+
+// readEdgeKey gives the key in dir, "" if none was made.
+func readEdgeKey(dir string) (chain.Secret, error) {
+	b, err := datadir.ReadPrivate(filepath.Join(dir, edgeKeyFile), 1<<10)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the edge's key: %w", err)
+	}
+	return nonEmpty(string(b), "key in "+filepath.Join(dir, edgeKeyFile))
+}

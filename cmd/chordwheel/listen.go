@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// portsTried is how far `up` looks for a free port.
+const portsTried = 50
+
+// listenTCP opens a listener. A taken port is an error, or, where next says so,
+// the next free one is used and that is said.
+func listenTCP(what, address string, next bool, say io.Writer) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err == nil || !errors.Is(err, syscall.EADDRINUSE) {
+		if err != nil {
+			return nil, fmt.Errorf("%s: listen on %s: %w", what, address, err)
+		}
+		return l, nil
+	}
+	host, port, _ := net.SplitHostPort(address)
+	if !next {
+		return nil, fmt.Errorf("%s: %s is in use by another program; stop that, or choose another address with --%s", what, address, what)
+	}
+	first, _ := strconv.Atoi(port)
+	for p := first + 1; p < first+portsTried; p++ {
+		candidate := net.JoinHostPort(host, strconv.Itoa(p))
+		if l, err = net.Listen("tcp", candidate); err == nil {
+			fmt.Fprintf(say, "%s: %s is in use, so this one is on %s\n", what, address, candidate)
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: %s and the %d ports after it are in use", what, address, portsTried-1)
+}
+
+// meshPort finds a port free for TCP and UDP, from the wanted one upwards. It
+// is for `up` only: between the look and the use somebody else may take it, which
+// is then an error.
+func meshPort(host string, wanted int, say io.Writer) int {
+	for p := wanted; p < wanted+portsTried; p++ {
+		t, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(p)))
+		if err != nil {
+			continue
+		}
+		t.Close()
+		u, err := net.ListenPacket("udp", net.JoinHostPort(host, strconv.Itoa(p)))
+		if err != nil {
+			continue
+		}
+		u.Close()
+		if p != wanted {
+			fmt.Fprintf(say, "mesh: port %d is in use, so this one is on %d\n", wanted, p)
+		}
+		return p
+	}
+	return wanted
+}
+
+// loopbackOnly reports whether no other machine can reach any of the mesh
+// addresses.
+func loopbackOnly(addresses []string) bool {
+	for _, a := range addresses {
+		if !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/") {
+			return false
+		}
+	}
+	return true
+}

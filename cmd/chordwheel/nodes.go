@@ -1,0 +1,173 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// daemon is `chordwheel daemon`: one device in the foreground.
+func (a *app) daemon() *cobra.Command {
+	var listen []string
+	var edgeAddress, admin string
+	c := &cobra.Command{
+		Use:   "daemon",
+		Short: "Run one device",
+		Long: `Run one device: its edge for applications and its spoke to the hub. It joins
+a mesh with CHORDWHEEL_INVITE, or once with: chordwheel join INVITATION`,
+		Example: "  chordwheel daemon\n  CHORDWHEEL_INVITE=chordwheel1:… chordwheel daemon --dir /data --edge 127.0.0.1:0",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			o, err := a.deviceOptions()
+			if err != nil {
+				return err
+			}
+			override(&o.config.Edge, edgeAddress)
+			override(&o.config.Admin, admin)
+			if len(listen) > 0 {
+				o.config.Listen = listen
+			}
+			d, err := openDevice(o)
+			if err != nil {
+				return err
+			}
+			if err := d.start(c.Context()); err != nil {
+				return err
+			}
+			if text := o.config.Invite; text != "" && !d.Daemon.Status().Hub.Joined {
+				if err := d.Join(c.Context(), text.Reveal()); err != nil {
+					return errors.Join(joinError(err), d.close())
+				}
+			}
+			if err := a.announceDevice(d); err != nil {
+				return errors.Join(err, d.close())
+			}
+			<-c.Context().Done()
+			return d.close()
+		},
+	}
+	c.Flags().StringVar(&edgeAddress, "edge", "", "`HOST:PORT` for applications (default 127.0.0.1:7420)")
+	c.Flags().StringVar(&admin, "admin", "", "`HOST:PORT` of the device's own page (default 127.0.0.1:7421)")
+	c.Flags().StringArrayVar(&listen, "listen", nil, "`MULTIADDR` for other devices; may be repeated")
+	return c
+}
+
+// deviceOptions are those of a device of its own, as against one of `up`.
+func (a *app) deviceOptions() (deviceOptions, error) {
+	dir, err := a.dataDir("device")
+	if err != nil {
+		return deviceOptions{}, err
+	}
+	config := defaultDevice(0, "127.0.0.1")
+	if err := load(&config, dir, a.environ); err != nil {
+		return deviceOptions{}, usage("%w", err)
+	}
+	if config.Name == "" {
+		if config.Name, err = os.Hostname(); err != nil {
+			config.Name = "device"
+		}
+	}
+	log, err := a.logger(config.Log)
+	if err != nil {
+		return deviceOptions{}, err
+	}
+	return deviceOptions{dir: dir, config: config, environ: a.environ, log: log, say: a.err}, nil
+}
+
+func (a *app) announceDevice(d *device) error {
+	ready := d.ready()
+	if a.json {
+		return oneLineJSON(a.out, map[string]any{"device": ready})
+	}
+	fmt.Fprintf(a.out, "%s\n\n  edge  %s\n  page  %s\n  data  %s\n", a.paint(green, "device "+ready.Name+" is ready"), ready.Edge, ready.Admin, ready.DataDir)
+	if !d.Daemon.Status().Hub.Joined {
+		fmt.Fprintf(a.out, "\nIt has not joined a mesh: run chordwheel join INVITATION --dir %s\n", ready.DataDir)
+	}
+	fmt.Fprintln(a.out)
+	return nil
+}
+
+// orchestrator is `chordwheel orchestrator`: one hub in the foreground.
+func (a *app) orchestrator() *cobra.Command {
+	var listen []string
+	var web, file string
+	c := &cobra.Command{
+		Use:   "orchestrator",
+		Short: "Run the hub of a mesh",
+		Long: `Run the hub: it holds the policy of a mesh, signs chains and takes reports in. It
+is never in the path of a request. Devices join it with: chordwheel invite`,
+		Example: "  chordwheel orchestrator --catalog catalog.yaml\n  chordwheel orchestrator --listen /ip4/0.0.0.0/tcp/7411",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			dir, err := a.dataDir("hub")
+			if err != nil {
+				return err
+			}
+			config := defaultHub("127.0.0.1")
+			if err := load(&config, dir, a.environ); err != nil {
+				return usage("%w", err)
+			}
+			override(&config.Web, web)
+			override(&config.Catalog, file)
+			if len(listen) > 0 {
+				config.Listen = listen
+			}
+			log, err := a.logger(config.Log)
+			if err != nil {
+				return err
+			}
+			h, err := openHub(hubOptions{dir: dir, config: config, log: log, say: a.err})
+			if err != nil {
+				return err
+			}
+			if err := h.start(c.Context()); err != nil {
+				return err
+			}
+			if err := a.announceHub(h); err != nil {
+				return errors.Join(err, h.close())
+			}
+			<-c.Context().Done()
+			return h.close()
+		},
+	}
+	c.Flags().StringVar(&web, "web", "", "`HOST:PORT` of the dashboard (default 127.0.0.1:7400)")
+	c.Flags().StringVar(&file, "catalog", "", "catalogue `FILE` (default: only what devices offer)")
+	c.Flags().StringArrayVar(&listen, "listen", nil, "`MULTIADDR` for devices; may be repeated")
+	return c
+}
+
+func (a *app) announceHub(h *hub) error {
+	ready := h.ready()
+	if a.json {
+		return oneLineJSON(a.out, map[string]any{"hub": ready})
+	}
+	fmt.Fprintf(a.out, "%s\n\n  dashboard  %s\n  peer ID    %s\n", a.paint(green, "the hub is ready"), ready.URL, ready.PeerID)
+	for _, address := range ready.Addrs {
+		fmt.Fprintf(a.out, "  listens    %s\n", address)
+	}
+	if loopbackOnly(ready.Addrs) {
+		fmt.Fprintf(a.out, "\nOnly this machine can reach it; for others: --listen /ip4/0.0.0.0/tcp/%d\n", hubMeshPort)
+	}
+	fmt.Fprintf(a.out, "\nInvite a device with: chordwheel invite --dir %s\n\n", h.options.dir)
+	return nil
+}
+
+// override lays a flag that was given over a setting.
+func override(setting *string, flag string) {
+	if flag != "" {
+		*setting = flag
+	}
+}
+
+// checkStoreVerb names the hidden command that examines a database in a process
+// of its own: a damaged one can kill whoever looks.
+const checkStoreVerb = "check-store"
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		return a.print(map[string]string{"version": version}, func(w io.Writer) { fmt.Fprintln(w, "chordwheel", version) })
+	}}
+}

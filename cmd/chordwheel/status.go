@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chordwheel/chordwheel/daemon/control"
+	"github.com/chordwheel/chordwheel/orchestrator"
+)
+
+func (a *app) status() *cobra.Command {
+	return &cobra.Command{
+		Use:     "status",
+		Short:   "Show how the device, or the hub, fares",
+		Example: "  chordwheel status\n  chordwheel status --dir ~/mesh/hub --json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			n, err := a.anyNode(c.Context())
+			if err != nil {
+				return err
+			}
+			if n.what == "hub" {
+				return a.hubStatus(c.Context(), n)
+			}
+			var s control.Status
+			if err := n.get(c.Context(), "/api/v1/status", &s); err != nil {
+				return err
+			}
+			return a.print(s, func(w io.Writer) { a.writeStatus(w, s, time.Now()) })
+		},
+	}
+}
+
+func (a *app) writeStatus(w io.Writer, s control.Status, now time.Time) {
+	state := a.paint(green, "ready")
+	if !s.Ready {
+		state = a.paint(yellow, "not ready")
+	}
+	fmt.Fprintf(w, "%s  %s  chordwheel %s, up since %s\n\n", s.Name, state, s.Version, ago(s.Started, now))
+	for _, p := range s.Problems {
+		fmt.Fprintln(w, a.paint(yellow, "! "+p))
+	}
+	field := func(name, value string) { fmt.Fprintf(w, "  %-12s %s\n", name, value) }
+	field("edge", s.Edge)
+	field("page", s.Admin)
+	field("data", s.DataDir)
+	field("device ID", string(s.DeviceID))
+	field("peer ID", string(s.PeerID))
+	field("hub", a.hubLine(s.Hub, now))
+	if m := s.Hub.MembershipExpires; m != nil {
+		field("membership", "until "+m.Format(time.DateOnly)+" for "+join(s.Hub.Scopes))
+	}
+	field("requests", fmt.Sprintf("%d, %d failed, %d in flight, %d attempts, %d protests", s.Requests.Total, s.Requests.Failed, s.Requests.InFlight, s.Requests.Attempts, s.Requests.Protests))
+	field("can", join(s.Capabilities))
+	fmt.Fprintln(w)
+	var chains [][]string
+	for _, c := range s.Chains {
+		expires := ago(c.Expires, now)
+		if c.Expired {
+			expires = a.paint(yellow, "expired")
+		}
+		chains = append(chains, []string{string(c.Scope), string(c.Primitive), strconv.Itoa(c.Options), strconv.FormatUint(c.Seq, 10), expires})
+	}
+	a.rows(w, []string{"scope", "primitive", "options", "sequence", "expires"}, chains)
+	var resting [][]string
+	for _, r := range s.Resting {
+		resting = append(resting, []string{string(r.Option) + r.Key + string(r.Peer), string(r.Why), ago(r.Until, now)})
+	}
+	if len(resting) > 0 {
+		fmt.Fprintln(w)
+		a.rows(w, []string{"resting", "why", "until"}, resting)
+	}
+	if len(s.Traffic) > 0 {
+		fmt.Fprintln(w)
+		var traffic [][]string
+		for _, t := range s.Traffic {
+			traffic = append(traffic, []string{t.Protocol, strconv.FormatInt(t.In, 10), strconv.FormatInt(t.Out, 10)})
+		}
+		a.rows(w, []string{"protocol", "bytes in", "bytes out"}, traffic)
+	}
+}
+
+func (a *app) hubLine(h control.HubStatus, now time.Time) string {
+	if !h.Joined {
+		return a.paint(yellow, "not joined") + "; run: chordwheel join INVITATION"
+	}
+	line := a.paint(green, "connected")
+	if !h.Reachable {
+		line = a.paint(yellow, "out of reach")
+	}
+	line += ", mesh " + string(h.Mesh)
+	if h.LastVisit != nil {
+		line += ", last visit " + ago(*h.LastVisit, now)
+	}
+	if h.LastError != "" {
+		line += " (" + h.LastError + ")"
+	}
+	return line
+}
+
+// join writes a list of names with commas.
+func join[S ~string](names []S) string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = string(n)
+	}
+	return strings.Join(out, ", ")
+}
+
+// hubStatus shows the hub at a glance.
+func (a *app) hubStatus(ctx context.Context, n *node) error {
+	var s orchestrator.Status
+	if err := n.get(ctx, "/api/v1/status", &s); err != nil {
+		return err
+	}
+	now := time.Now()
+	return a.print(s, func(w io.Writer) {
+		fmt.Fprintf(w, "hub of mesh %s  chordwheel %s, up since %s\n\n", s.Mesh, s.Version, ago(s.Started, now))
+		fmt.Fprintf(w, "  peer ID    %s\n", s.PeerID)
+		for _, address := range s.Addresses {
+			fmt.Fprintf(w, "  listens    %s\n", address)
+		}
+		fmt.Fprintf(w, "  catalogue  %s, %s, loaded %s\n\n", count(s.Catalogue.Providers, "provider"), count(s.Catalogue.Models, "model"), ago(s.Catalogue.Loaded, now))
+		var devices [][]string
+		for _, d := range s.Devices {
+			state := a.paint(green, d.State)
+			if d.State != "online" {
+				state = a.paint(yellow, d.State)
+			}
+			devices = append(devices, []string{d.Name, state, ago(d.Seen, now), string(d.PeerID)})
+		}
+		a.rows(w, []string{"device", "", "seen", "peer ID"}, devices)
+		fmt.Fprintln(w)
+		var chains [][]string
+		for _, c := range s.Chains {
+			chains = append(chains, []string{string(c.Scope), string(c.Primitive), join(c.Options), c.Reason})
+		}
+		a.rows(w, []string{"scope", "primitive", "order", "published for"}, chains)
+		for _, alarm := range s.Alarms {
+			fmt.Fprintln(w, a.paint(yellow, fmt.Sprintf("! %s: %s %s %s", ago(alarm.At, now), alarm.What, alarm.Device, alarm.Detail)))
+		}
+	})
+}

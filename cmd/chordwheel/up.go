@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// maxDevices bounds `up`; beyond it the ports run out.
+const maxDevices = 100
+
+// readyWait is how long `up` waits for a device's first chain.
+const readyWait = 10 * time.Second
+
+// hubReady and deviceReady are what is printed with --json when all is ready.
+// docs/commands.md fixes their names.
+type hubReady struct {
+	URL    string       `json:"url"`
+	PeerID chain.PeerID `json:"peer_id"`
+	Addrs  []string     `json:"addrs"`
+}
+
+type deviceReady struct {
+	Name     string         `json:"name"`
+	Edge     string         `json:"edge"`
+	Admin    string         `json:"admin"`
+	Key      string         `json:"key"`
+	DataDir  string         `json:"data_dir"`
+	DeviceID chain.DeviceID `json:"device_id"`
+	PeerID   chain.PeerID   `json:"peer_id"`
+}
+
+func (h *hub) ready() hubReady {
+	return hubReady{URL: h.url(), PeerID: h.node.PeerID(), Addrs: h.node.Addrs()}
+}
+
+func (d *device) ready() deviceReady {
+	return deviceReady{Name: d.options.config.Name, Edge: d.edgeURL(), Admin: d.adminURL(), Key: d.key.Reveal(), DataDir: d.options.dir, DeviceID: d.id, PeerID: d.peer}
+}
+
+func (a *app) up() *cobra.Command {
+	var n int
+	var lan bool
+	var file string
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Run a hub and devices on this machine",
+		Long: `Run a hub and devices in one process, ready in a moment, with nothing to
+configure. Without a catalogue the work goes to model servers found on this
+machine, and to the small model that is built in. Stop with Ctrl-C.`,
+		Example: "  chordwheel up\n  chordwheel up --devices 3 --catalog catalog.yaml\n  chordwheel up --lan",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if n < 1 || n > maxDevices {
+				return usage("--devices must be 1 to %d, is %d", maxDevices, n)
+			}
+			dir, err := a.dataDir("up")
+			if err != nil {
+				return err
+			}
+			host := "127.0.0.1"
+			if lan {
+				host = "0.0.0.0"
+			}
+			u := &upRun{app: a, dir: dir, host: host, catalog: file, began: time.Now()}
+			if err := u.start(c.Context(), n); err != nil {
+				return errors.Join(err, u.close())
+			}
+			if err := u.announce(); err != nil {
+				return errors.Join(err, u.close())
+			}
+			<-c.Context().Done()
+			return u.close()
+		},
+	}
+	c.Flags().IntVar(&n, "devices", 1, "how many devices to run")
+	c.Flags().BoolVar(&lan, "lan", false, "let other machines reach the mesh")
+	c.Flags().StringVar(&file, "catalog", "", "catalogue `FILE` (default: what is found on this machine)")
+	return c
+}
+
+// upRun is one `up` while it runs.
+type upRun struct {
+	*app
+	dir, host, catalog string
+	began              time.Time
+	hub                *hub
+	devices            []*device
+}
+
+func (u *upRun) start(ctx context.Context, n int) error {
+	if err := os.MkdirAll(u.dir, 0o700); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	found := make(chan []wire.LocalOption, 1)
+	go func() { found <- discover(ctx) }() // ends within its own time limit
+	if err := u.startHub(ctx); err != nil {
+		<-found
+		return err
+	}
+	locals := <-found
+	for i := range n {
+		d, err := u.openDevice(i, locals)
+		if err != nil {
+			return fmt.Errorf("device %s: %w", deviceName(i), err)
+		}
+		u.devices = append(u.devices, d)
+		locals = nil // what runs on this machine is the first device's
+	}
+	all, ctx := errgroup.WithContext(ctx)
+	for i, d := range u.devices {
+		all.Go(func() error {
+			if err := u.startDevice(ctx, d); err != nil {
+				return fmt.Errorf("device %s: %w", deviceName(i), err)
+			}
+			return nil
+		})
+	}
+	return all.Wait()
+}
+
+func (u *upRun) startHub(ctx context.Context) (err error) {
+	dir := filepath.Join(u.dir, hubName)
+	config := defaultHub(u.host)
+	if err := load(&config, dir, u.environ); err != nil {
+		return usage("%w", err)
+	}
+	if u.catalog != "" {
+		config.Catalog = u.catalog
+	}
+	if same(config.Listen, defaultHub(u.host).Listen) {
+		config.Listen = meshAddresses(u.host, meshPort(u.host, hubMeshPort, u.err))
+	}
+	log, err := u.logger(config.Log)
+	if err != nil {
+		return err
+	}
+	if u.hub, err = openHub(hubOptions{dir: dir, config: config, nextPort: true, log: log.With("node", hubName), say: u.err}); err != nil {
+		return err
+	}
+	if err := u.hub.start(ctx); err != nil {
+		u.hub = nil // it closed itself
+		return err
+	}
+	return nil
+}
+
+func (u *upRun) openDevice(i int, locals []wire.LocalOption) (*device, error) {
+	name := deviceName(i)
+	dir := filepath.Join(u.dir, name)
+	config := defaultDevice(i, u.host)
+	config.Name = name
+	if err := load(&config, dir, u.environ); err != nil {
+		return nil, usage("%w", err)
+	}
+	if same(config.Listen, defaultDevice(i, u.host).Listen) {
+		config.Listen = meshAddresses(u.host, meshPort(u.host, devMeshPort+10*i, u.err))
+	}
+	log, err := u.logger(config.Log)
+	if err != nil {
+		return nil, err
+	}
+	return openDevice(deviceOptions{dir: dir, config: config, environ: u.environ, ownID: true, makeKey: true, nextPort: true, locals: locals,
+		hubs: u.hub.node.Addrs, log: log.With("node", name), say: u.err})
+}
+
+// startDevice brings a device to life, enrols it the first time, and waits for
+// its first chain.
+func (u *upRun) startDevice(ctx context.Context, d *device) error {
+	if err := d.start(ctx); err != nil {
+		return err
+	}
+	if s := d.Daemon.Status(); !s.Hub.Joined || s.Hub.Mesh != u.hub.mesh {
+		invitation, err := u.hub.Invite(ctx, inviteOnce())
+		if err != nil {
+			return err
+		}
+		if err := d.Join(ctx, invitation.Text); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-d.Served():
+	case <-time.After(readyWait):
+		d.log.Warn("there is no chain yet; the edge answers 503 until there is")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// announce prints the ready line.
+func (u *upRun) announce() error {
+	var all struct {
+		Hub     hubReady      `json:"hub"`
+		Devices []deviceReady `json:"devices"`
+	}
+	all.Hub = u.hub.ready()
+	for _, d := range u.devices {
+		all.Devices = append(all.Devices, d.ready())
+	}
+	if u.json {
+		return oneLineJSON(u.out, all)
+	}
+	w := u.out
+	fmt.Fprintf(w, "\n%s in %.2f s\n\n", u.paint(green, "chordwheel is ready"), time.Since(u.began).Seconds())
+	fmt.Fprintf(w, "  dashboard  %s\n", all.Hub.URL)
+	for _, d := range all.Devices {
+		fmt.Fprintf(w, "  device %-3s %s   key %s\n", d.Name, d.Edge, d.Key)
+	}
+	fmt.Fprintf(w, "\nAsk something, in another terminal:\n\n  chordwheel chat \"what can you do?\"\n\nor with any OpenAI client: base URL %s, model auto.\nStop with Ctrl-C.\n\n", all.Devices[0].Edge)
+	return nil
+}
+
+// oneLineJSON writes v on one line, for programs that wait for it.
+func oneLineJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// close ends the devices side by side, then the hub.
+func (u *upRun) close() error {
+	var all errgroup.Group
+	for _, d := range u.devices {
+		all.Go(d.close)
+	}
+	err := all.Wait()
+	if u.hub != nil {
+		err = errors.Join(err, u.hub.close())
+	}
+	return err
+}
+
+func same(a, b []string) bool { return strings.Join(a, " ") == strings.Join(b, " ") }
+
+// logger makes the log of a node: for people on a terminal, JSON elsewhere.
+func (a *app) logger(level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, usage("log level %q must be debug, info, warn or error", level)
+	}
+	if f, ok := a.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return slog.New(tint.NewHandler(a.err, &tint.Options{Level: l, TimeFormat: time.TimeOnly, NoColor: !a.colours()})), nil
+	}
+	return slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: l})), nil
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/chordwheel/chordwheel/orchestrator/catalog"
+)
+
+// quiet is how long a catalogue must stay unchanged before it is read: half a
+// file is often valid YAML.
+const quiet = 150 * time.Millisecond
+
+// readCatalog reads and validates a catalogue file.
+func readCatalog(file string) (catalog.Catalog, []byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return catalog.Catalog{}, nil, fmt.Errorf("read the catalogue: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, catalog.MaxBytes+1))
+	if err != nil {
+		return catalog.Catalog{}, nil, fmt.Errorf("read the catalogue: %w", err)
+	}
+	c, err := catalog.Parse(file, b)
+	return c, b, err
+}
+
+// watchCatalog calls reload with each new, valid content of file, until ctx
+// ends. An edit with a fault is logged with its places and changes nothing.
+// Editors replace files and mounted ones are links, so the folder is watched, and
+// the file is looked at whatever happened in it.
+func watchCatalog(ctx context.Context, file string, last []byte, reload func(catalog.Catalog) error, log *slog.Logger) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch the catalogue: %w", err)
+	}
+	defer watcher.Close()
+	if err := watcher.Add(filepath.Dir(file)); err != nil {
+		return fmt.Errorf("watch the catalogue: %w", err)
+	}
+	settled := time.NewTimer(quiet) // a change between reading and watching shows in the first look
+	defer settled.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case _, ok := <-watcher.Events:
+			if !ok {
+				return nil
+			}
+			settled.Reset(quiet)
+		case err, ok := <-watcher.Errors:
+			if !ok {
+				return nil
+			}
+			log.Warn("watching the catalogue", "error", err)
+			settled.Reset(quiet)
+		case <-settled.C:
+			last = lookAgain(file, last, reload, log)
+		}
+	}
+}
+
+// lookAgain reads file, puts it in force if it changed, and returns what was
+// read last.
+func lookAgain(file string, last []byte, reload func(catalog.Catalog) error, log *slog.Logger) []byte {
+	c, b, err := readCatalog(file)
+	if errors.Is(err, os.ErrNotExist) || bytes.Equal(b, last) {
+		return last // on its way to being replaced, or nothing new
+	}
+	if err == nil {
+		err = reload(c)
+	}
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			log.Error("the catalogue was not taken over; the one before stays in force", "error", strings.TrimSpace(line))
+		}
+		return b
+	}
+	log.Info("catalogue in force", "file", file, "providers", len(c.Providers), "primitives", len(c.Primitives))
+	return b
+}
