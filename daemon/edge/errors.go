@@ -141,7 +141,7 @@ func failureOfResult(res walk.Result) failure {
 	}
 	r := &Refusal{Code: e.code, Message: e.message, RetryAfter: res.RetryAfter}
 	if res.End == walk.Escalating {
-		r.RetryAfter = time.Second
+		r.RetryAfter = max(time.Second, res.RetryAfter)
 	}
 	f := r.fail()
 	for _, a := range res.Failures {

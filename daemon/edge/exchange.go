@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,9 @@ import (
 
 // statusLeft is the status in the log of a request whose caller went away.
 const statusLeft = 499
+
+// longAgo as a deadline ends what waits.
+var longAgo = time.Unix(1, 0)
 
 // exchange is one request and its answer.
 type exchange struct {
@@ -114,6 +118,9 @@ func (x *exchange) work(w *Work, read func(w *Work) *Refusal, deliver func(w *Wo
 	if x.stream != nil {
 		ctx = x.stream.start(ctx)
 	}
+	// A write to a caller who is gone must not wait for its deadline.
+	stop := context.AfterFunc(x.r.Context(), func() { x.rc.SetWriteDeadline(longAgo) })
+	defer stop()
 	res, err := x.edge.worker.Do(ctx, w, put)
 	x.finish(res, err)
 	return nil

@@ -320,6 +320,46 @@ func TestStuckReader(t *testing.T) {
 	}
 }
 
+// twoWay is a connection whose directions can be closed one by one.
+type twoWay struct {
+	net.Conn          // in: what is read
+	out      net.Conn // what is written
+}
+
+func (c twoWay) Write(b []byte) (int, error)         { return c.out.Write(b) }
+func (c twoWay) Close() error                        { return errors.Join(c.Conn.Close(), c.out.Close()) }
+func (c twoWay) SetWriteDeadline(at time.Time) error { return c.out.SetWriteDeadline(at) }
+func (c twoWay) SetDeadline(at time.Time) error {
+	return errors.Join(c.Conn.SetReadDeadline(at), c.out.SetWriteDeadline(at))
+}
+
+// A caller that closes its half while an answer waits for it to read counts as
+// gone at once, not when the write's time is over.
+func TestCallerLeavesDuringAWrite(t *testing.T) {
+	for _, body := range []string{helloReq, streamReq} {
+		synctest.Test(t, func(t *testing.T) {
+			result := make(chan error, 1)
+			r := newRig(t, func(_ context.Context, _ *Work, deliver walk.Deliver) (walk.Result, error) {
+				result <- deliver(attempt(1), event(`"`+strings.Repeat("x", 100_000)+`"`))
+				return walk.Result{End: walk.Left}, nil
+			})
+			defer r.close()
+			toServer, serverIn := net.Pipe()
+			serverOut, toClient := net.Pipe()
+			defer toClient.Close()
+			r.net.conns <- twoWay{serverIn, serverOut}
+			fmt.Fprintf(toServer, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+				testKey, len(body), body)
+			synctest.Wait()
+			began := time.Now()
+			toServer.Close()
+			if err := <-result; err == nil || time.Since(began) != 0 {
+				t.Errorf("the write ended with %v after %s", err, time.Since(began))
+			}
+		})
+	}
+}
+
 // A slow but steady reader gets a large answer whole, though it takes longer
 // than one write may.
 func TestSlowReaderOfALargeAnswer(t *testing.T) {
