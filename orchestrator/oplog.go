@@ -52,7 +52,10 @@ func (l *oplog) after(after uint64, limit int) []Operation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	limit = min(max(limit, 0), ringSize)
-	first := max(after+1, 1)
+	if after >= l.next {
+		return []Operation{}
+	}
+	first := after + 1
 	if held := uint64(len(l.ring)); l.next-first > held {
 		first = l.next - held
 	}

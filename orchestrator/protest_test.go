@@ -1,0 +1,192 @@
+package orchestrator_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+	"github.com/chordwheel/chordwheel/orchestrator"
+)
+
+// TestProtest: a withheld option for one device, one protest and one chain; then
+// the next; then a final no with its reason.
+func TestProtest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, declared))
+		a, b := r.joined("a", "key:alpha"), r.joined("b", "key:beta")
+		c, err := a.fetch(home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := []chain.Failure{{Option: "alpha/small", Class: chain.Timeout}, {Option: "beta/small", Class: chain.KeyMissing}}
+		ask := func(d *device, nonce string, failed ...chain.Failure) wire.ProtestReply {
+			t.Helper()
+			reply, err := r.Protest(t.Context(), d.key.PeerID(), wire.Protest{Slot: home, Body: c.Head().Body, Nonce: nonce, Failed: failed, Budget: 5000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return reply
+		}
+		first := ask(a, "one", failed...)
+		options, err := r.trust().VerifyExtension(c, "one", a.key.PeerID(), first.Extension, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantOrder(t, ids(options), "gamma/large")
+		for name, verify := range map[string]func() error{
+			"another protest": func() error {
+				_, err := r.trust().VerifyExtension(c, "two", a.key.PeerID(), first.Extension, time.Now())
+				return err
+			},
+			"another device": func() error {
+				_, err := r.trust().VerifyExtension(c, "one", b.key.PeerID(), first.Extension, time.Now())
+				return err
+			},
+			"after its expiry": func() error {
+				_, err := r.trust().VerifyExtension(c, "one", a.key.PeerID(), first.Extension, time.Now().Add(time.Hour))
+				return err
+			},
+		} {
+			if verify() == nil {
+				t.Errorf("the extension holds for %s", name)
+			}
+		}
+
+		if again := ask(a, "one", failed...); !bytes.Equal(again.Extension, first.Extension) {
+			t.Error("the same protest got other bytes")
+		}
+		failed = append(failed, chain.Failure{Option: "gamma/large", Class: chain.Status})
+		second := ask(a, "two", failed...)
+		options, err = r.trust().VerifyExtension(c, "two", a.key.PeerID(), second.Extension, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantOrder(t, ids(options), "gamma/huge")
+		last := ask(a, "three", append(failed, chain.Failure{Option: "gamma/huge", Class: chain.Status})...)
+		if last.Extension != nil || !strings.Contains(last.Reason, "every withheld option") {
+			t.Errorf("%+v", last)
+		}
+
+		// An equal protest of another device is a look-up, and is counted as one.
+		ask(b, "four", failed...)
+		chains, err := r.Chains(t.Context())
+		if err != nil || len(chains) != 1 {
+			t.Fatal(err)
+		}
+		if p := chains[0].Protests; p.Answered != 3 || p.Refused != 1 || p.Coalesced != 2 {
+			t.Errorf("protests %+v", p)
+		}
+	})
+}
+
+// TestProtestOfAnOldChain: the chain before this one may still be walked by who
+// began with it; an older one may not. What is in the chain is never revealed again.
+func TestProtestOfAnOldChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, strings.Replace(declared, "default: [alpha/small, beta/small, peer], withheld: [gamma/large, gamma/huge]", "default: [alpha/small, gamma/large], withheld: [gamma/huge]", 1)))
+		a := r.joined("a", "key:alpha")
+		old, err := a.fetch(home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		protest := func() wire.ProtestReply {
+			t.Helper()
+			reply, err := r.Protest(t.Context(), a.key.PeerID(), wire.Protest{Slot: home, Body: old.Head().Body, Nonce: time.Now().String()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			return reply
+		}
+		if err := r.Reload(t.Context(), parsed(t, declared)); err != nil { // gamma/large is withheld now, but stands in the old chain
+			t.Fatal(err)
+		}
+		nonce := time.Now().String()
+		options, err := r.trust().VerifyExtension(old, nonce, a.key.PeerID(), protest().Extension, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantOrder(t, ids(options), "gamma/huge")
+		if err := r.Reload(t.Context(), parsed(t, strings.Replace(declared, "latency_ms: 300", "latency_ms: 900", 1))); err != nil {
+			t.Fatal(err)
+		}
+		if reply := protest(); reply.Extension != nil || !strings.Contains(reply.Reason, "fetch") {
+			t.Errorf("%+v", reply)
+		}
+	})
+}
+
+// TestNothingWithheld is a final no.
+func TestNothingWithheld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, strings.Replace(declared, ", withheld: [gamma/large, gamma/huge]", "", 1)))
+		a := r.joined("a", "key:alpha")
+		c, err := a.fetch(home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := r.Protest(t.Context(), a.key.PeerID(), wire.Protest{Slot: home, Body: c.Head().Body, Nonce: "n"})
+		if err != nil || reply.Extension != nil || !strings.Contains(reply.Reason, "nothing is withheld") {
+			t.Errorf("%+v %v", reply, err)
+		}
+	})
+}
+
+// TestOperations: everything that passed is in the log, and no secret with it.
+func TestOperations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, declared))
+		made, err := r.Invite(t.Context(), orchestrator.Invite{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := r.joined("a", "key:alpha")
+		c, err := a.fetch(home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.report("alpha/small", chain.OK, 1, time.Second)
+		if _, err := r.Protest(t.Context(), a.key.PeerID(), wire.Protest{Slot: home, Body: c.Head().Body, Nonce: "nonce-1"}); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = r.device("stranger").fetch(home)
+		_, _ = r.Revoke(t.Context(), "a")
+		kinds := map[string]orchestrator.Operation{}
+		list := r.Operations(0, 100)
+		for i, op := range list {
+			if i > 0 && op.ID != list[i-1].ID+1 {
+				t.Errorf("operation %d after %d", op.ID, list[i-1].ID)
+			}
+			kinds[op.Kind] = op
+		}
+		for _, kind := range []string{"invitation", "enrol", "fetch", "report", "protest", "invalidation", "revocation"} {
+			if _, ok := kinds[kind]; !ok {
+				t.Errorf("no %s in the log", kind)
+			}
+		}
+		if op := kinds["protest"]; op.Device != "a" || op.Peer != a.key.PeerID() || op.Slot != home.String() || op.Request != "nonce-1" || op.Outcome != "ok" || op.Bytes == 0 || op.Direction != "in" {
+			t.Errorf("%+v", op)
+		}
+		if op := kinds["fetch"]; op.Outcome != "not_member" {
+			t.Errorf("%+v", op)
+		}
+		text, _ := json.Marshal(list)
+		if strings.Contains(string(text), made.Text) {
+			t.Error("an invitation is in the log")
+		}
+		if got := r.Operations(list[2].ID, 2); len(got) != 2 || got[0].ID != list[3].ID {
+			t.Errorf("paging: %+v", got)
+		}
+		if got := r.Operations(list[len(list)-1].ID, 10); len(got) != 0 {
+			t.Errorf("after the newest: %+v", got)
+		}
+		if got := r.Operations(1<<63, 10); len(got) != 0 {
+			t.Errorf("far beyond: %+v", got)
+		}
+	})
+}
