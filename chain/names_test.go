@@ -130,7 +130,11 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "% x", "%d", "%t", "%e", "%c", "%U", "%10.3s"} {
 		printed = append(printed, fmt.Sprintf(verb, s), fmt.Sprintf(verb, holder))
 	}
-	printed = append(printed, fmt.Sprint(s), fmt.Errorf("x: %v", s).Error())
+	text, err := s.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed = append(printed, fmt.Sprint(s), fmt.Errorf("x: %v", s).Error(), s.String(), s.GoString(), string(text))
 	for _, v := range []any{s, holder} {
 		j, err := json.Marshal(v)
 		if err != nil {
