@@ -314,11 +314,18 @@ type bench struct {
 
 // bare makes a device that has not joined. It is meant for a time bubble.
 func bare(t *testing.T, m *memory) *bench {
-	b := &bench{t: t, memory: m, provider: &provider{fails: map[chain.OptionID]walk.Outcome{}},
-		hub: &hub{t: t, policy: chaintest.NewHub(), peer: chaintest.PeerID(device)}}
+	p := &provider{fails: map[chain.OptionID]walk.Outcome{}}
+	b := bareWith(t, m, p)
+	b.provider = p
+	return b
+}
+
+// bareWith is bare with another adapter behind every option.
+func bareWith(t *testing.T, m *memory, behind adapter.Adapter) *bench {
+	b := &bench{t: t, memory: m, hub: &hub{t: t, policy: chaintest.NewHub(), peer: chaintest.PeerID(device)}}
 	d, err := daemon.New(daemon.Config{
 		Key: chaintest.Key(device), DeviceID: "d", Name: "a", Version: "test", Chains: chains{m}, Marks: marks{m}, State: m, Keys: ring{},
-		Adapters: map[string]adapter.Adapter{"openai": b.provider},
+		Adapters: map[string]adapter.Adapter{"openai": behind},
 		Locals: []wire.LocalOption{{Primitives: []chain.Primitive{chain.LLMChat},
 			Option: chain.Option{ID: "local/own/m", Kind: chain.Local, Adapter: "openai", Model: "m", Endpoint: "http://127.0.0.1:1/v1"}}},
 		Connect: func(_ context.Context, _ daemon.Joined, events daemon.Events) (daemon.Node, error) {
