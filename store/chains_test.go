@@ -53,6 +53,7 @@ func TestRefusalsChangeNothing(t *testing.T) {
 	forged := append([]byte(nil), head8...)
 	forged[len(forged)-1] ^= 1
 	stranger := chaintest.Stranger()
+	disordered := append([]byte{0xbf}, body8...) // signed for, or its address alone would refuse it
 	cases := map[string]struct {
 		head, body []byte
 		now        time.Time
@@ -69,7 +70,7 @@ func TestRefusalsChangeNothing(t *testing.T) {
 		"from the future":   {head8, body8, now.Add(-time.Hour), chain.ErrFuture},
 		"another purpose":   {hub.Sign(t, chain.DomainExtension, hub.HeadOf(body8, now)), body8, now, chain.ErrDomain},
 		"nothing":           {nil, nil, now, chain.ErrEncoding},
-		"body not in order": {head8, append([]byte{0xbf}, body8...), now, chain.ErrEncoding},
+		"body not in order": {hub.Head(t, disordered, now), disordered, now, chain.ErrEncoding},
 	}
 	before := storetest.Take(t, path)
 	for name, c := range cases {
