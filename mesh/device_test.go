@@ -66,12 +66,16 @@ func TestHubAwayForHours(t *testing.T) {
 			t.Errorf("%d dials in 6 hours, want a steady few: pauses are random up to 5 minutes", dials)
 		}
 		start := time.Now()
-		_, err := w.devices[0].Protest(t.Context(), wire.Protest{Slot: home, Nonce: "n"})
+		protest := wire.Protest{Slot: home, Nonce: "n"}
+		_, err := w.devices[0].Protest(t.Context(), protest) // it may join a dial that is under way
 		var gone *mesh.Unreachable
-		if !errors.As(err, &gone) || time.Since(start) > 30*time.Second {
+		if !errors.As(err, &gone) || time.Since(start) > 31*time.Second {
 			t.Errorf("a protest took %s and ended with %v", time.Since(start), err)
-		} else if gone.Retry > 0 && time.Since(start) > time.Second {
-			t.Errorf("a protest between two dials waited %s", time.Since(start))
+		}
+		start = time.Now()
+		_, err = w.devices[0].Protest(t.Context(), protest)
+		if !errors.As(err, &gone) || gone.Retry <= 0 || len(gone.Attempts) == 0 || time.Since(start) > 0 {
+			t.Errorf("the next one took %s and ended with %v", time.Since(start), err)
 		}
 		w.net.Heal()
 		w.within(6*time.Minute, "all are back", w.all(func(r *rim) bool { return r.HubReachable() }))
