@@ -32,9 +32,12 @@ import (
 // package sim gives others.
 type HostFactory func(opts ...libp2p.Option) (host.Host, error)
 
+// systemHost does not share TCP ports, as the library would: two nodes on one
+// port would each get some of the visitors, where the second must say that the
+// port is taken.
 func systemHost(opts ...libp2p.Option) (host.Host, error) {
 	return libp2p.New(append(opts, libp2p.NoListenAddrs,
-		libp2p.Transport(tcp.NewTCPTransport), libp2p.Transport(quic.NewTransport),
+		libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport()), libp2p.Transport(quic.NewTransport),
 		libp2p.Security(noise.ID, noise.New), libp2p.Security(libp2ptls.ID, libp2ptls.New))...)
 }
 
