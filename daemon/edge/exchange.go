@@ -241,22 +241,21 @@ func (x *exchange) readBody(w *Work) *Refusal {
 	if refusal := checkContent(r.Header); refusal != nil {
 		return refusal
 	}
-	tooLarge := Refuse(RequestTooLarge, "the body is over %d bytes", l.Body)
 	if r.ContentLength > l.Body {
-		return tooLarge
+		return tooLarge(l)
 	}
 	x.rc.SetReadDeadline(time.Now().Add(l.BodyRead)) // unsupported only in tests
 	// Half a promise costs nothing: only who sent 64 KiB gets the rest set aside.
 	size := int64(64 << 10)
 	if r.ContentLength >= 0 {
-		size = min(size, r.ContentLength)
+		size = min(size, r.ContentLength+1) // one more, to see the end
 	}
 	b := make([]byte, 0, size)
 	for {
 		n, err := r.Body.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
 		if int64(len(b)) > l.Body {
-			return tooLarge
+			return tooLarge(l)
 		}
 		if err == io.EOF {
 			break
@@ -281,11 +280,15 @@ func (x *exchange) readBody(w *Work) *Refusal {
 	return nil
 }
 
+func tooLarge(l Limits) *Refusal {
+	return Refuse(RequestTooLarge, "the body is over %d bytes", l.Body)
+}
+
 // grow makes room: for the whole promised length, or twice as much.
 func grow(b []byte, promised int64) []byte {
 	size := 2*cap(b) + 512
 	if promised > int64(len(b)) {
-		size = int(promised)
+		size = int(promised) + 1
 	}
 	return append(make([]byte, 0, size), b...)
 }
