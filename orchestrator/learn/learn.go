@@ -177,7 +177,7 @@ func (r *Record) Encode() ([]byte, error) {
 func (b *Book) Restore(bytes []byte) error {
 	var r Record
 	if err := json.Unmarshal(bytes, &r); err != nil || r.Key.Option == "" {
-		return fmt.Errorf("a learned record cannot be read: %w", err)
+		return fmt.Errorf("a learned record cannot be read: %v", err)
 	}
 	if r.Devices == nil {
 		r.Devices = map[chain.PeerID]chain.Instant{}

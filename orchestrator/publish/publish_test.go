@@ -1,0 +1,276 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/orchestrator/resolve"
+)
+
+// marks is a store of marks in memory that holds the contract.
+type marks struct {
+	all  map[chain.Slot]chain.Mark
+	fail error
+}
+
+func (m *marks) Get(s chain.Slot) chain.Mark { return m.all[s] }
+
+func (m *marks) Raise(s chain.Slot, k chain.Mark) error {
+	old := m.all[s]
+	if k.Seq < old.Seq || k.Seq == old.Seq && (k.Body != old.Body || k.Issued < old.Issued) {
+		return errors.New("lower")
+	}
+	if m.fail != nil {
+		return m.fail
+	}
+	m.all[s] = k
+	return nil
+}
+
+var (
+	home  = chain.Slot{Scope: chain.DefaultScope, Primitive: chain.LLMChat}
+	start = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+)
+
+func press(t interface{ Fatal(...any) }) (*Press, *marks, chain.Trust) {
+	key, err := chain.NewKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &marks{all: map[chain.Slot]chain.Mark{}}
+	return New(key, "mesh", m), m, chain.Trust{Mesh: "mesh", Orchestrator: key.PeerID()}
+}
+
+// world is what a resolution depends on here: seconds and reliability of two options.
+type world struct{ a, b, p float64 }
+
+func (w world) resolution(slot chain.Slot) resolve.Resolution {
+	one := func(id chain.OptionID, seconds float64) resolve.Candidate {
+		return resolve.Candidate{Option: chain.Option{ID: id, Kind: chain.Provider}, Estimates: resolve.Estimates{
+			Latency: resolve.Estimate{Value: seconds, Weight: 9}, Reliability: resolve.Estimate{Value: w.p, Weight: 9}}}
+	}
+	return resolve.Order(resolve.Input{Slot: slot, Default: []chain.OptionID{"a/m", "b/m"}, Weights: resolve.Weights{Second: 1000, Failure: 5000, Exhausted: 20000},
+		Candidates: []resolve.Candidate{one("a/m", w.a), one("b/m", w.b)}})
+}
+
+// TestWhenToPublish holds the rules: an input at once, estimates once a minute and
+// only where it is worth it.
+func TestWhenToPublish(t *testing.T) {
+	base := world{1, 2, 0.95}
+	for _, c := range []struct {
+		name  string
+		after time.Duration
+		world world
+		input string
+		want  Reason // "" for none
+		again bool
+	}{
+		{"the same again", 0, base, "i", "", false},
+		{"an estimate within its step", 0, world{1.04, 2, 0.95}, "i", "", false},
+		{"one step", 0, world{1.1, 2, 0.95}, "i", "", false},
+		{"two steps", 0, world{1.21, 2, 0.95}, "i", Estimate, false},
+		{"two steps down", 0, world{0.82, 2, 0.95}, "i", Estimate, false},
+		{"a reliability by its odds, two steps", 0, world{1, 2, 0.9415}, "i", Estimate, false},
+		{"another order, worth less than 0.3 %", 0, world{2, 1.999, 0.95}, "i", Estimate, false}, // by the steps of a
+		{"another order, worth it", 0, world{3, 2, 0.95}, "i", Order, false},
+		{"an input that changes nothing", 0, base, "j", "", false},
+		{"an input that changes an estimate by a step", 0, world{1.1, 2, 0.95}, "j", Input, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, _, _ := press(t)
+			out, err := p.Offer(base.resolution(home), chain.Rules{}, "i", start)
+			if err != nil || out.Reason != First {
+				t.Fatalf("%+v %v", out, err)
+			}
+			was, _ := p.Edition(home)
+			out, err = p.Offer(c.world.resolution(home), chain.Rules{}, c.input, start.Add(c.after))
+			if err != nil || out.Published != (c.want != "") || out.Reason != c.want || out.Again.IsZero() == c.again {
+				t.Errorf("%+v %v, want %q", out, err, c.want)
+			}
+			if is, _ := p.Edition(home); out.Published && (is.Seq <= was.Seq || is.Previous != was.Body) || !out.Published && is.Seq != was.Seq {
+				t.Errorf("edition %+v after %+v", is, was)
+			}
+		})
+	}
+}
+
+// TestOncePerMinute: the second change by estimates of a chain waits, an input does not.
+func TestOncePerMinute(t *testing.T) {
+	p, _, _ := press(t)
+	offer := func(w world, input string, at time.Duration) Outcome {
+		t.Helper()
+		out, err := p.Offer(w.resolution(home), chain.Rules{}, input, start.Add(at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	offer(world{1, 2, 0.95}, "i", 0)
+	if out := offer(world{3, 2, 0.95}, "i", time.Second); out.Reason != Order {
+		t.Errorf("the first change by estimates: %+v", out)
+	}
+	if out := offer(world{1, 2, 0.95}, "i", 30*time.Second); out.Published || !out.Again.Equal(start.Add(61*time.Second)) {
+		t.Errorf("the second after 29 s: %+v", out)
+	}
+	if out := offer(world{1, 2, 0.95}, "j", 40*time.Second); out.Reason != Input {
+		t.Errorf("an input in between: %+v", out)
+	}
+	if out := offer(world{3, 2, 0.95}, "j", 50*time.Second); out.Published {
+		t.Errorf("an input does not reset the minute: %+v", out)
+	}
+	if out := offer(world{3, 2, 0.95}, "j", 61*time.Second); out.Reason != Order {
+		t.Errorf("after the minute: %+v", out)
+	}
+}
+
+// TestSequenceIsDurableFirst: a number that could not be kept is never signed.
+func TestSequenceIsDurableFirst(t *testing.T) {
+	p, m, _ := press(t)
+	m.fail = errors.New("disk full")
+	if _, err := p.Offer(world{1, 2, 0.95}.resolution(home), chain.Rules{}, "i", start); err == nil {
+		t.Fatal("published without a mark")
+	}
+	if _, _, err := p.Head(home, start); !errors.Is(err, ErrNoChain) {
+		t.Errorf("signed a head: %v", err)
+	}
+}
+
+// TestSharedBodies: scopes that resolve to the same share one body, and it goes
+// with the last of them.
+func TestSharedBodies(t *testing.T) {
+	p, _, _ := press(t)
+	slots := make([]chain.Slot, 100)
+	for i := range slots {
+		slots[i] = chain.Slot{Scope: chain.ScopeID(fmt.Sprintf("workspace:w%d", i)), Primitive: chain.LLMChat}
+		if _, err := p.Offer(world{1, 2, 0.95}.resolution(slots[i]), chain.Rules{}, "i", start); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if editions, bodies := p.Counts(); editions != 100 || bodies != 1 {
+		t.Errorf("%d editions, %d bodies", editions, bodies)
+	}
+	for _, s := range slots {
+		if !p.Withdraw(s) || p.Withdraw(s) {
+			t.Error("a slot is withdrawn once")
+		}
+	}
+	if editions, bodies := p.Counts(); editions != 0 || bodies != 0 {
+		t.Errorf("%d editions, %d bodies are left", editions, bodies)
+	}
+}
+
+// TestNumbersNeverGoBack: whatever is offered, withdrawn, restarted or put back to
+// an older copy of the marks, a device that follows by the rules of its marks
+// accepts every head it is given, as long as it shows what it holds.
+func TestNumbersNeverGoBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, m, trust := press(t)
+		now := start
+		backup := map[chain.Slot]chain.Mark{}
+		var mark chain.Mark
+		var head []byte
+		t.Repeat(map[string]func(*rapid.T){
+			"offer": func(t *rapid.T) {
+				w := world{rapid.Float64Range(0.5, 4).Draw(t, "a"), rapid.Float64Range(0.5, 4).Draw(t, "b"), 0.95}
+				if _, err := p.Offer(w.resolution(home), chain.Rules{}, rapid.StringN(1, 1, 1).Draw(t, "input"), now); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"withdraw": func(*rapid.T) { p.Withdraw(home) },
+			"wait": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(0, 120_000).Draw(t, "ms")) * time.Millisecond)
+			},
+			"clock back": func(t *rapid.T) { now = now.Add(-time.Duration(rapid.IntRange(0, 50).Draw(t, "s")) * time.Second) },
+			"restart":    func(*rapid.T) { p = New(p.key, p.mesh, m) },
+			"back up":    func(*rapid.T) { backup = map[chain.Slot]chain.Mark{home: m.all[home]} },
+			"put back": func(*rapid.T) {
+				m.all = map[chain.Slot]chain.Mark{}
+				if k := backup[home]; k.Seq > 0 {
+					m.all[home] = k
+				}
+				p = New(p.key, p.mesh, m)
+			},
+			"visit": func(t *rapid.T) {
+				if head != nil && p.Behind(home, mark) {
+					if _, err := p.Learn(home, mark, head, now); err != nil {
+						t.Fatal(err)
+					}
+				}
+				h, body, err := p.Head(home, now)
+				if errors.Is(err, ErrNoChain) {
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				at := now
+				if at.Before(mark.Issued.Time()) {
+					at = mark.Issued.Time() // the device's clock did not go back
+				}
+				c, err := trust.Verify(home, h, body, mark, at)
+				if err != nil {
+					t.Fatalf("the device refuses: %v", err)
+				}
+				mark, head = c.Mark(), h
+			},
+		})
+	})
+}
+
+// TestEvidence: only our own signature over the very claim counts.
+func TestEvidence(t *testing.T) {
+	p, m, _ := press(t)
+	if _, err := p.Offer(world{1, 2, 0.95}.resolution(home), chain.Rules{}, "i", start); err != nil {
+		t.Fatal(err)
+	}
+	before := m.all[home]
+	sign := func(key chain.Key, h chain.Head) []byte {
+		payload, _ := chain.Marshal(h)
+		b, err := key.Seal(chain.DomainChain, payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	other, _ := chain.NewKey(nil)
+	good := chain.Head{Mesh: "mesh", Scope: home.Scope, Primitive: home.Primitive, Seq: before.Seq + 5, Body: before.Body, Issued: before.Issued + 5, RefreshAfter: before.Issued + 6, Expires: before.Issued + 7}
+	claim := chain.Mark{Seq: good.Seq, Body: good.Body, Issued: good.Issued}
+	for name, head := range map[string][]byte{
+		"nothing":        nil,
+		"another key":    sign(other, good),
+		"another mesh":   sign(p.key, func(h chain.Head) chain.Head { h.Mesh = "other"; return h }(good)),
+		"another scope":  sign(p.key, func(h chain.Head) chain.Head { h.Scope = "workspace:lab"; return h }(good)),
+		"another number": sign(p.key, func(h chain.Head) chain.Head { h.Seq++; return h }(good)),
+		"no body":        sign(p.key, func(h chain.Head) chain.Head { h.Body = ""; return h }(good)),
+	} {
+		if _, err := p.Learn(home, claim, head, start); !errors.Is(err, ErrEvidence) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if m.all[home] != before {
+			t.Fatalf("%s moved the mark", name)
+		}
+	}
+	if changed, err := p.Learn(home, claim, sign(p.key, good), start); err != nil || !changed {
+		t.Errorf("our own head: %v %v", changed, err)
+	}
+	if e, _ := p.Edition(home); e.Seq != good.Seq || m.all[home].Seq != good.Seq {
+		t.Errorf("edition %+v, mark %+v", e, m.all[home])
+	}
+}
+
+func BenchmarkHead(b *testing.B) {
+	p, _, _ := press(b)
+	if _, err := p.Offer(world{1, 2, 0.95}.resolution(home), chain.Rules{}, "i", start); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, _, err := p.Head(home, start); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
