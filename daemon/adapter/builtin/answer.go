@@ -2,8 +2,8 @@ package builtin
 
 import "strings"
 
-// unknown is what the model says when it does not know. It names the remedy.
-const unknown = "I do not know. I am primer, the small model inside chordwheel: I can tell you about chordwheel itself, do sums and convert units, " +
+// no is what the model says when it does not know. It names the remedy.
+const no = "I do not know. I am primer, the small model inside chordwheel: I can tell you about chordwheel itself, do sums and convert units, " +
 	"and nothing else. Add a real model: start a local server such as Ollama, or put a provider into the catalogue and store its key with " +
 	"`chordwheel keys set NAME`. The same request will then be answered by it."
 
@@ -11,16 +11,22 @@ const unknown = "I do not know. I am primer, the small model inside chordwheel: 
 const silent = "Ask me something about chordwheel, or give me a sum. For everything else add a real model: " +
 	"a local server such as Ollama, or a provider with its key (`chordwheel keys set NAME`)."
 
-// reply answers one question. known is false when it is the honest no.
-func reply(question string) (text string, known bool) {
+// perhaps stands before a passage that may be the wrong one.
+const perhaps = "I am not sure that I understood you; this may help. "
+
+// reply answers one question, and says what its answer is worth.
+func reply(question string) (string, certainty) {
 	if strings.TrimSpace(question) == "" {
-		return silent, false
+		return silent, unknown
 	}
 	if s, ok := sum(question); ok {
-		return s, true
+		return s, known
 	}
-	if p, sure := load().find(question); sure >= threshold {
-		return p.text, true
+	switch p, _, worth := load().find(question); worth {
+	case known:
+		return p.text, known
+	case unsure:
+		return perhaps + p.text, unsure
 	}
-	return unknown, false
+	return no, unknown
 }

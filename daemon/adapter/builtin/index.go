@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -16,9 +17,27 @@ type passage struct {
 	name   string
 	asked  []string
 	text   string
-	asks   []vector
+	first  int            // its questions are x.asks[first:first+len(asked)]
 	words  map[string]int // of text and questions
 	length float64
+}
+
+// pairs gives the neighbouring words of a question, its begin among them. They
+// tell questions apart that differ in small words only.
+func pairs(list []string) map[string]bool {
+	m := make(map[string]bool, len(list))
+	before := "^"
+	for _, w := range list {
+		m[before+" "+w] = true
+		before = w
+	}
+	return m
+}
+
+// posting is one question that holds a word, and the word's part of it.
+type posting struct {
+	ask  int
+	part float64
 }
 
 // vector is a question as weighted words of length 1.
@@ -29,8 +48,12 @@ type index struct {
 	passages []passage
 	weight   map[string]float64         // inverse document frequency
 	pieces   map[string]map[string]bool // trigrams of each word
-	unknown  float64                    // what a word weighs that stands nowhere
+	strange  float64                    // what a word weighs that stands nowhere
 	mean     float64                    // length of a passage in words
+	asks     int                        // questions of all passages, numbered in their order
+	wordIn   map[string][]posting       // the questions that hold a word
+	pairIn   map[string][]int           // the questions that hold two neighbouring words
+	size     []int                      // how many such pairs a question has
 }
 
 // load builds the index at its first call.
@@ -89,17 +112,21 @@ func parse(text string) ([]passage, error) {
 // Weights of what a passage's score is made of, and BM25's constants. They and
 // the threshold were set on the golden set.
 const (
-	byQuestion = 0.65 // cosine to the nearest way of asking
-	byText     = 0.35 // BM25 over the passage, as a share of the most that is possible
+	byQuestion = 0.60 // cosine to the nearest way of asking
+	byPairs    = 0.15 // neighbouring words shared with it
+	byText     = 0.25 // BM25 over the passage, as a share of the most that is possible
 	k1         = 1.2
 	b          = 0.6
 	stopWeight = 0.35
 	misspelt   = 0.55 // how much of a word must be right
-	threshold  = 0.40 // below it the model does not know
+	sureOf     = 0.65 // from here on the model knows
+	sureTrade  = 0.45 // the same for a question in words of the trade
+	unsureOf   = 0.22 // from here on, for such a question, it offers what it has with a warning
 )
 
 func build(passages []passage) *index {
-	x := &index{passages: passages, weight: map[string]float64{}, pieces: map[string]map[string]bool{}}
+	x := &index{passages: passages, weight: map[string]float64{}, pieces: map[string]map[string]bool{},
+		wordIn: map[string][]posting{}, pairIn: map[string][]int{}}
 	found := map[string]int{}
 	total := 0
 	for i := range x.passages {
@@ -120,53 +147,50 @@ func build(passages []passage) *index {
 		x.weight[w] = math.Log(1 + (n-float64(k)+0.5)/(float64(k)+0.5))
 		x.pieces[w] = trigrams(w)
 	}
-	x.unknown = math.Log(1 + n/2)
+	x.strange = math.Log(1 + n/2)
 	for w := range stop {
 		x.weight[w] = stopWeight
 	}
 	for i := range x.passages {
 		p := &x.passages[i]
+		p.first = x.asks
 		for _, a := range p.asked {
-			v, _ := x.vector(words(a, math.MaxInt))
-			p.asks = append(p.asks, v)
+			list := words(a, math.MaxInt)
+			for w, part := range x.vector(list) {
+				x.wordIn[w] = append(x.wordIn[w], posting{x.asks, part})
+			}
+			two := pairs(list)
+			for pair := range two {
+				x.pairIn[pair] = append(x.pairIn[pair], x.asks)
+			}
+			x.asks++
+			x.size = append(x.size, len(two))
 		}
 	}
 	return x
 }
 
 // vector weighs the words of a question, misspelt ones under the word they were
-// meant to be, and gives the share of its weight in words that stand somewhere.
-func (x *index) vector(list []string) (v vector, known float64) {
-	v = vector{}
-	var sum, all float64
+// meant to be. A word that stands nowhere keeps its place, and weighs the more.
+func (x *index) vector(list []string) vector {
+	v := vector{}
 	for _, w := range list {
-		weight, ok := x.weight[w]
-		if !ok {
-			near, likeness := x.nearest(w)
-			all += x.unknown
-			if near == "" {
-				v[w] = x.unknown
-				continue
-			}
-			known += x.unknown * likeness
+		if weight, ok := x.weight[w]; ok {
+			v[w] = weight
+		} else if near, likeness := x.nearest(w); near != "" {
 			v[near] = max(v[near], x.weight[near]*likeness)
-			continue
+		} else {
+			v[w] = x.strange
 		}
-		known += weight
-		all += weight
-		v[w] = weight
 	}
+	var sum float64
 	for _, weight := range v {
 		sum += weight * weight
 	}
-	if sum == 0 {
-		return v, 0
-	}
-	length := math.Sqrt(sum)
 	for w := range v {
-		v[w] /= length
+		v[w] /= math.Sqrt(sum)
 	}
-	return v, known / all
+	return v
 }
 
 // nearest gives the known word that w is most like, if it is like any.
@@ -192,33 +216,71 @@ func (x *index) nearest(w string) (near string, likeness float64) {
 // longest is how many words of a question are looked at.
 const longest = 64
 
-// find gives the passage that answers the question best, and how sure that is,
-// 0 to 1.
-func (x *index) find(question string) (best *passage, sure float64) {
-	v, known := x.vector(words(question, longest))
-	if len(v) == 0 {
-		return nil, 0
-	}
+// certainty is what a found passage is worth.
+type certainty int
+
+const (
+	unknown certainty = iota
+	unsure
+	known
+)
+
+// find gives the passage that answers the question best, with its score, 0 to 1,
+// and what that is worth.
+func (x *index) find(question string) (best *passage, sure float64, worth certainty) {
+	list := words(question, longest)
+	v := x.vector(list)
+	likeness := x.likeness(v, pairs(list))
 	for i := range x.passages {
 		p := &x.passages[i]
-		score := byQuestion*cosine(v, p.asks) + byText*x.bm25(v, p)
-		if score > sure {
+		asks := likeness[p.first : p.first+len(p.asked)]
+		if score := (slices.Max(asks) + byText*x.bm25(v, p)) * p.covers(v); score > sure {
 			best, sure = p, score
 		}
 	}
-	return best, sure * known
+	switch inTrade := slices.ContainsFunc(list, func(w string) bool { return trade[w] }); {
+	case sure >= sureOf, inTrade && sure >= sureTrade:
+		return best, sure, known
+	case inTrade && sure >= unsureOf:
+		return best, sure, unsure
+	}
+	return best, sure, unknown
 }
 
-func cosine(v vector, asks []vector) float64 {
-	best := 0.0
-	for _, a := range asks {
-		dot := 0.0
-		for w, weight := range v {
-			dot += weight * a[w]
+// likeness scores every way of asking by what it shares with the question: the
+// cosine of their words, and the share of neighbouring words.
+func (x *index) likeness(v vector, two map[string]bool) []float64 {
+	score, shared := make([]float64, x.asks), make([]int, x.asks)
+	for w, weight := range v {
+		for _, p := range x.wordIn[w] {
+			score[p.ask] += byQuestion * weight * p.part
 		}
-		best = max(best, dot)
 	}
-	return best
+	for pair := range two {
+		for _, ask := range x.pairIn[pair] {
+			shared[ask]++
+		}
+	}
+	for ask, both := range shared {
+		score[ask] += byPairs * 2 * float64(both) / float64(x.size[ask]+len(two))
+	}
+	return score
+}
+
+// covers is the share of the question's weight in words that p has: a question
+// about something else as well is not p's.
+func (p *passage) covers(v vector) float64 {
+	var has, all float64
+	for w, weight := range v {
+		all += weight
+		if p.words[w] > 0 || stop[w] {
+			has += weight
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return has / all
 }
 
 // bm25 scores p by the words it shares with v, as a share of what a passage

@@ -52,6 +52,13 @@ var same = map[string]string{
 	"error": "error", "crash": "fail", "die": "fail", "down": "down", "quit": "stop", "exit": "stop", "shutdown": "stop", "end": "stop", "halt": "stop",
 	"docs": "documentation", "doc": "documentation", "manual": "documentation", "documentat": "documentation",
 	"invitation": "invite", "invit": "invite", "invitat": "invite", "join": "join", "enrol": "join", "enroll": "join",
+	"plug": "add", "attach": "add", "register": "add", "pair": "join", "connect": "connect", "link": "connect", "cap": "limit", "spend": "price",
+	"spent": "price", "spending": "price", "pay": "price", "bill": "price", "quota": "limit", "occupied": "used", "taken": "used", "drive": "disk",
+	"hard-drive": "disk", "db": "database", "cloud": "provider", "vendor": "provider", "upstream": "provider", "hacker": "attacker", "evil": "attacker",
+	"choose": "order", "pick": "order", "select": "order", "prefer": "order", "rank": "order", "sort": "order", "dead": "fail", "dies": "fail", "smart": "better", "intelligent": "better",
+	"large": "better", "big": "better", "stronger": "better", "stupid": "bad", "dumb": "bad", "forever": "long", "age": "long", "shell": "terminal", "console": "terminal",
+	"number": "number", "revok": "remove", "revoke": "remove", "throw": "remove", "kick": "remove", "lost": "stolen", "url": "address", "host": "address", "location": "where",
+	"safety": "secure", "protect": "secure", "tls": "https", "auth": "authenticate", "login": "authenticate", "unauthorized": "401", "unauthorised": "401", "forbidden": "403",
 	"catalog": "catalogue", "safe": "secure", "secur": "secure", "security": "secure", "privacy": "private", "privat": "private",
 }
 
@@ -67,13 +74,15 @@ func stem(w string) string {
 	case n > 3 && strings.HasSuffix(w, "s") && !strings.HasSuffix(w, "ss") && !strings.HasSuffix(w, "us") && !strings.HasSuffix(w, "is"):
 		w = w[:n-1]
 	}
-	for _, ending := range []string{"ation", "ingly", "edly", "ment", "ness", "able", "ing", "ed", "er", "ly"} {
-		if len(w)-len(ending) >= 3 && strings.HasSuffix(w, ending) {
-			w = w[:len(w)-len(ending)]
-			if k := len(w); w[k-1] == w[k-2] && !strings.ContainsRune("aeiouls", rune(w[k-1])) {
-				w = w[:k-1] // running, stopped
+	for range 2 { // ordered -> order -> ord, as order itself
+		for _, ending := range []string{"ation", "ingly", "edly", "ment", "ness", "able", "ing", "ed", "er", "ly"} {
+			if len(w)-len(ending) >= 3 && strings.HasSuffix(w, ending) {
+				w = w[:len(w)-len(ending)]
+				if k := len(w); w[k-1] == w[k-2] && !strings.ContainsRune("aeiouls", rune(w[k-1])) {
+					w = w[:k-1] // running, stopped
+				}
+				break
 			}
-			break
 		}
 	}
 	if n := len(w); n > 3 && w[n-1] == 'e' {
@@ -90,8 +99,25 @@ var stop = func() map[string]bool {
 		i you he she it we they me my your his her its our their this that these those what which who whom whose how why when where
 		can could may might must shall should will would and or but if then than so not no yes there here about into over under again
 		please tell explain describe show give make let get got go want need use using any some all just only also very too much many
-		really actually mean like know one something anything everything way up out`) {
+		really actually mean like know one something anything everything way out exactly precisely able possible thing stuff now today
+		currently already still ever never maybe perhaps quite just simply basically first few several other another each every own self
+		itself myself anybody anyone somebody someone everybody everyone once whole next else either both thus hence same different kind sort say said happen behave see look help try put take around before after during while because since without
+		within per via inside outside ok okay well`) {
 		m[canonical(w)] = true
+	}
+	return m
+}()
+
+// trade are words of chordwheel's trade. A question with one of them is likely
+// to be about chordwheel, so that less likeness is asked for.
+var trade = func() map[string]bool {
+	m := map[string]bool{}
+	for _, w := range words(`chordwheel mesh hub daemon edge provider catalogue primitive ollama llama vllm openai groq openrouter mistral anthropic
+		stream endpoint api invite join protest chain failover workspace scope capability curl port 7420 7421 7400 7411 11434 http https json token
+		prompt model membership peer adapter cli command dashboard database telemetry privacy 401 429 502 503 504 400 request binary spoke chord
+		wheel yaml config sdk upstream completion permission chmod option device budget attempt policy signed retry chat log key primer lan directory
+		identity header install terminal rate limit`, longest*4) {
+		m[w] = true
 	}
 	return m
 }()
