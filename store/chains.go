@@ -30,7 +30,7 @@ type ChainCache struct {
 	chains map[chain.Slot]*chain.Chain
 	stored map[chain.Slot]chain.CID // the body of each record on disk, also of refused ones
 	epoch  int64                    // of the file that stored is about
-	unsure map[chain.Slot]bool      // accepted, but not on disk
+	unsure map[chain.Slot]bool      // accepted, but chain or mark are not on disk
 }
 
 // chainRecord is a stored chain; the body stands once for all that share it.
@@ -73,7 +73,11 @@ func (c *ChainCache) Accept(trust chain.Trust, slot chain.Slot, head, body []byt
 	// mark, which Load verifies and takes. The other way round it would leave a
 	// mark above every chain, and a device without any until the hub is back.
 	c.unsure[slot] = true
-	if err := errors.Join(c.save(), c.marks.Raise(slot, got.Mark())); err != nil {
+	err = c.save()
+	if raised := c.marks.Raise(slot, got.Mark()); raised != nil {
+		c.unsure[slot], err = true, raised
+	}
+	if err != nil {
 		return got, fmt.Errorf("chain of %s: %w: %w", slot, ErrNotStored, err)
 	}
 	return got, nil
@@ -203,7 +207,7 @@ func (c *ChainCache) Body(cid chain.CID) []byte {
 // Load verifies every chain on disk again and puts in force what passes. What
 // does not pass is returned, one error each, and is not in force; it stays on
 // disk, as it may be the clock that is wrong. A chain in force that is newer
-// stays.
+// stays. A failing disk is returned too.
 func (c *ChainCache) Load(trust chain.Trust, now time.Time) (refused []error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -249,10 +253,11 @@ func (c *ChainCache) load(trust chain.Trust, key string, payload []byte, now tim
 	if err != nil {
 		return fmt.Errorf("stored %w", err)
 	}
-	if err := c.marks.Raise(slot, got.Mark()); err != nil {
-		return fmt.Errorf("stored chain of %s: %w", slot, err)
-	}
 	c.chains[slot] = got
+	if err := c.marks.Raise(slot, got.Mark()); err != nil { // a crash came before it, and now the disk fails
+		c.unsure[slot] = true
+		return fmt.Errorf("stored chain of %s: in force, but its mark is not on disk: %w", slot, err)
+	}
 	return nil
 }
 

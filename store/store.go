@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,12 +24,12 @@ import (
 const Format = 1
 
 const (
-	fresh         = ".new"      // a database on its way to its name
-	opened        = ".open"     // stands while the database is open
-	asideInfix    = ".damaged-" // and a time
-	asideKept     = 2           // older ones are removed
-	maxReplaced   = 3           // in one run; more is a broken disk
-	checkPatience = 30 * time.Second
+	fresh         = ".new"          // a database on its way to its name
+	opened        = ".open"         // stands while the database is open
+	asideInfix    = ".damaged-"     // and a time
+	asideKept     = 2               // older ones are removed
+	maxReplaced   = 3               // in one run; more is a broken disk
+	checkPatience = 8 * time.Second // a node serves within 10 s of a start
 )
 
 // ErrUnavailable is returned by every call once the database was replaced too
@@ -185,13 +184,19 @@ func (s *Store) startOver(why error) error {
 
 // forgetOld keeps the newest files that were set aside.
 func (s *Store) forgetOld() {
-	old, err := filepath.Glob(s.path + asideInfix + "*")
-	if err != nil || len(old) <= asideKept {
+	entries, err := os.ReadDir(filepath.Dir(s.path))
+	if err != nil {
 		return
 	}
-	slices.Sort(old)
-	for _, name := range old[:len(old)-asideKept] {
-		_ = os.Remove(name)
+	var old []string
+	for _, e := range entries { // sorted by name, and so by time
+		if strings.HasPrefix(e.Name(), filepath.Base(s.path)+asideInfix) {
+			old = append(old, e.Name())
+		}
+	}
+	for len(old) > asideKept {
+		_ = os.Remove(filepath.Join(filepath.Dir(s.path), old[0]))
+		old = old[1:]
 	}
 }
 

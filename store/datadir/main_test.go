@@ -12,7 +12,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	storetest.Main(m, map[string]storetest.Verb{"start": start, "raise": raise, "write": write, "device": device, "hold": hold})
+	storetest.Main(m, verbs)
+}
+
+var verbs = map[string]storetest.Verb{}
+
+func init() {
+	verbs["start"], verbs["raise"], verbs["write"], verbs["device"], verbs["hold"] = start, raise, write, device, hold
 }
 
 func fail(err error) int {

@@ -137,9 +137,14 @@ func change(path string, f func(*contents) error) error {
 
 // sweep removes what a crash left on its way to path. It holds secrets.
 func sweep(path string) {
-	left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"*"))
-	for _, name := range left {
-		_ = os.Remove(name)
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "."+filepath.Base(path)) {
+			_ = os.Remove(filepath.Join(filepath.Dir(path), e.Name()))
+		}
 	}
 }
 

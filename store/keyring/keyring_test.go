@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -347,13 +348,13 @@ func TestANewerFileIsLeftAlone(t *testing.T) {
 // ring is a system's key ring for tests.
 type ring struct {
 	keys  map[string]string
-	calls int
+	calls atomic.Int64
 	err   error
 	hang  chan struct{} // not nil: calls wait for it
 }
 
 func (r *ring) wait() error {
-	r.calls++
+	r.calls.Add(1)
 	if r.hang != nil {
 		<-r.hang
 	}
@@ -385,22 +386,22 @@ func TestTheSystemsRing(t *testing.T) {
 	system := &ring{keys: make(map[string]string)}
 	must(t, open(t, keyring.Config{Path: path}).Set("plain", "of the file"))
 	chosen := open(t, keyring.Config{Path: path, System: system})
-	if got, ok := chosen.Get("plain"); !ok || got != "of the file" || system.calls != 0 {
-		t.Errorf("%q; the system was asked %d times for a key of the file", got.Reveal(), system.calls)
+	if got, ok := chosen.Get("plain"); !ok || got != "of the file" || system.calls.Load() != 0 {
+		t.Errorf("%q; the system was asked %d times for a key of the file", got.Reveal(), system.calls.Load())
 	}
 	must(t, chosen.Set("k", secret))
 	if b, _ := os.ReadFile(path); bytes.Contains(b, []byte(secret)) || system.keys["k"] != secret {
 		t.Error("the secret is in the file, or not in the system's ring")
 	}
 	daemon := open(t, keyring.Config{Path: path, System: system})
-	asked := system.calls
+	asked := system.calls.Load()
 	for range 5 {
 		if got, ok := daemon.Get("k"); !ok || got != secret {
 			t.Errorf("%q %v", got.Reveal(), ok)
 		}
 	}
-	if system.calls != asked+1 {
-		t.Errorf("asked %d times", system.calls-asked)
+	if system.calls.Load() != asked+1 {
+		t.Errorf("asked %d times", system.calls.Load()-asked)
 	}
 	must(t, chosen.Set("k", "new"))
 	if got, _ := daemon.Get("k"); got != "new" {
@@ -456,7 +457,7 @@ func TestASystemsRingThatHangs(t *testing.T) {
 				t.Errorf("err = %v", err)
 			}
 		})
-		if calls := system.calls; calls != 2 { // Set above, and one Get
+		if calls := system.calls.Load(); calls != 2 { // Set above, and one Get
 			t.Errorf("%d calls hang", calls)
 		}
 		close(system.hang)
