@@ -25,6 +25,7 @@ type target struct {
 	key   string
 	model string
 	pid   int
+	words func() string // the end of what the process logged; nil where there is none
 }
 
 // startTargets starts the provider and all that is compared in front of it, in
@@ -51,14 +52,14 @@ func startTargets(ctx context.Context, binary string) (_ []target, stop func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	provider, line, err := start(ctx, self, "serve", "provider")
+	provider, line, err := start(ctx, dir, self, "serve", "provider")
 	if err != nil {
 		return nil, nil, err
 	}
 	running = append(running, provider)
 	targets = append(targets, target{name: "straight", base: line, model: "small", pid: provider.cmd.Process.Pid})
 	for _, role := range []string{"lean", "reverse"} {
-		c, base, err := start(ctx, self, "serve", role, targets[straight].base)
+		c, base, err := start(ctx, dir, self, "serve", role, targets[straight].base)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -95,7 +96,7 @@ func startEdge(ctx context.Context, binary, dir, provider string) (target, *chil
 	if err := os.WriteFile(file, fmt.Appendf(nil, catalogue, provider), 0o600); err != nil {
 		return target{}, nil, err
 	}
-	c, line, err := start(ctx, binary, "up", "--devices", "1", "--dir", filepath.Join(dir, "up"), "--catalog", file, "--json")
+	c, line, err := start(ctx, dir, binary, "up", "--devices", "1", "--dir", filepath.Join(dir, "up"), "--catalog", file, "--json")
 	if err != nil {
 		return target{}, nil, err
 	}
@@ -107,46 +108,71 @@ func startEdge(ctx context.Context, binary, dir, provider string) (target, *chil
 		return target{}, nil, fmt.Errorf("%s up --json said %q, not which device is ready", binary, line)
 	}
 	d := ready.Devices[0]
-	return target{name: "edge", base: strings.TrimSuffix(d.Edge, "/v1"), key: d.Key, model: "small", pid: c.cmd.Process.Pid}, c, nil
+	return target{name: "edge", base: strings.TrimSuffix(d.Edge, "/v1"), key: d.Key, model: "small", pid: c.cmd.Process.Pid, words: c.lastWords}, c, nil
 }
 
 // child is a process that was started here and has said that it is ready.
 type child struct {
-	cmd    *exec.Cmd
-	stderr *bytes.Buffer
-	stop   func() // ends it and waits
+	cmd  *exec.Cmd
+	log  *os.File // its standard error: a file, so that nobody spends time on reading it
+	stop func()   // ends it and waits
+}
+
+// lastWords gives the end of what the process logged.
+func (c *child) lastWords() string {
+	const most = 600
+	if end, err := c.log.Seek(0, io.SeekEnd); err == nil {
+		raw := make([]byte, most)
+		n, _ := c.log.ReadAt(raw, max(0, end-most))
+		return string(bytes.TrimSpace(raw[:n]))
+	}
+	return ""
 }
 
 // start runs a program until it has printed its first line, which it returns.
-func start(ctx context.Context, program string, args ...string) (*child, string, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	c := &child{cmd: exec.CommandContext(ctx, program, args...), stderr: new(bytes.Buffer)}
-	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
-	c.cmd.WaitDelay = 10 * time.Second
-	c.cmd.Stderr = c.stderr
-	// Kept open for as long as this process lives: the roles end with it.
-	if _, err := c.cmd.StdinPipe(); err != nil {
-		cancel()
+// Its log goes to a file in dir.
+func start(ctx context.Context, dir, program string, args ...string) (*child, string, error) {
+	log, err := os.CreateTemp(dir, "log-")
+	if err != nil {
 		return nil, "", err
 	}
-	out, err := c.cmd.StdoutPipe()
-	if err == nil {
-		err = c.cmd.Start()
-	}
+	ctx, cancel := context.WithCancel(ctx)
+	c := &child{cmd: exec.CommandContext(ctx, program, args...), log: log}
+	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
+	c.cmd.WaitDelay = 10 * time.Second
+	c.cmd.Stderr = log
+	// The model inside the binary would answer in the provider's place.
+	c.cmd.Env = append(os.Environ(), "CHORDWHEEL_BUILTIN=false")
+	out, err := c.begin()
 	if err != nil {
 		cancel()
+		log.Close()
 		return nil, "", err
 	}
 	c.stop = func() {
 		cancel()
 		_ = c.cmd.Wait()
+		log.Close()
 	}
 	line, err := firstLine(ctx, out)
 	if err != nil {
+		words := c.lastWords()
 		c.stop()
-		return nil, "", fmt.Errorf("%s %s did not start: %w: %s", program, args[0], err, bytes.TrimSpace(c.stderr.Bytes()))
+		return nil, "", fmt.Errorf("%s %s did not start: %w: %s", program, args[0], err, words)
 	}
 	return c, line, nil
+}
+
+func (c *child) begin() (io.Reader, error) {
+	// Kept open for as long as this process lives: the roles end with it.
+	if _, err := c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return out, c.cmd.Start()
 }
 
 // firstLine waits a limited time for a line; the rest of the output is dropped

@@ -80,7 +80,11 @@ func faults(targets []target, figures [][]figure) error {
 			}
 		}
 		if failed > 0 {
-			out = errors.Join(out, fmt.Errorf("%s failed %d of %d requests, one of them: %w", t.name, failed, asked, last))
+			words := ""
+			if t.words != nil {
+				words = "; its log ends with: " + t.words()
+			}
+			out = errors.Join(out, fmt.Errorf("%s failed %d of %d requests, one of them: %w%s", t.name, failed, asked, last, words))
 		}
 	}
 	return out

@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	for _, shape := range []shape{{streamed: false, conns: 1}, {streamed: false, conns: 16}, {streamed: true, conns: 1}, {streamed: true, conns: 16}} {
 		figures, err := compare(ctx, targets, shape, s.rounds, s.slice)
 		if err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
 		printTable(out, shape, targets, figures)
 		failed = errors.Join(failed, faults(targets, figures))

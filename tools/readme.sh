@@ -22,11 +22,18 @@ up=$!
 start=$(date +%s%N)
 exec 3<"$home/out" # open to the end, so that up may print more
 IFS= read -r -u 3 -t 30 ready || fail "up printed no ready line"
-echo "readme: ready after $((($(date +%s%N) - start) / 1000000)) ms"
-grep -q '"edge":"http://127.0.0.1:7420/v1"' <<<"$ready" || fail "the edge is not where README says, is port 7420 in use? $ready"
+took=$((($(date +%s%N) - start) / 1000000))
+echo "readme: ready after $took ms"
+[ "$took" -lt 2000 ] || fail "the ready line took longer than the 2 s that are promised"
+edge=$(sed -E 's/.*"edge":"([^"]*)".*/\1/' <<<"$ready")
+[ "$edge" = http://127.0.0.1:7420/v1 ] || echo "readme: port 7420 is in use here, so the lines go to $edge"
 
 # line PREFIX: the one line of README that begins so.
-line() { grep -m1 "^$1" README.md || fail "README has no line that begins with $1"; }
+line() {
+	local found
+	found=$(grep -m1 "^$1" README.md) || fail "README has no line that begins with $1"
+	echo "${found/http:\/\/127.0.0.1:7420\/v1/$edge}"
+}
 
 chat=$(line 'bin/chordwheel chat ')
 answer=$(bash -c "$chat" 2>>"$home/log") || fail "failed: $chat"
