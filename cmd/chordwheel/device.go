@@ -272,9 +272,6 @@ func (d *device) start(ctx context.Context) (err error) {
 	if d.socket, err = listenControl(d.options.dir); err != nil {
 		return err
 	}
-	if d.key == "" {
-		d.log.Warn("the edge has no key: any program on this machine may use it; set ORCH_API_KEY to change that")
-	}
 	if err := d.Daemon.Start(ctx); err != nil {
 		return err
 	}

@@ -12,6 +12,10 @@ import (
 const (
 	LocalEntry = "local" // every local option that devices of the scope declare
 	PeerEntry  = "peer"  // the abstract peer slot
+
+	// BuiltinEntry is the small model that every device has inside. LocalEntry
+	// does not imply it: a list that wants it names it.
+	BuiltinEntry = "local/builtin/primer"
 )
 
 // Catalog is a validated catalogue. It is shared and must not be changed; make a
@@ -183,15 +187,18 @@ func (w *Workspace) Allows(name string) bool { return w.AnyKey || slices.Contain
 
 // Builtin is the catalogue of a mesh for which nobody wrote one: local options
 // first, then any peer that can, for llm.chat, embed.text and the primitives in
-// more.
+// more. For llm.chat the model inside the binary is the last resort.
 func Builtin(more ...chain.Primitive) Catalog {
 	var c Catalog
 	for _, p := range append([]chain.Primitive{chain.LLMChat, "embed.text"}, more...) {
 		if slices.ContainsFunc(c.Primitives, func(have Primitive) bool { return have.Name == p }) {
 			continue
 		}
-		c.Primitives = append(c.Primitives, Primitive{Name: p, Default: []string{LocalEntry, PeerEntry}, Slots: []Slot{defaultSlot(p)},
-			Profile: resolve.DefaultProfile(), Share: 1})
+		order := []string{LocalEntry, PeerEntry}
+		if p == chain.LLMChat {
+			order = append(order, BuiltinEntry)
+		}
+		c.Primitives = append(c.Primitives, Primitive{Name: p, Default: order, Slots: []Slot{defaultSlot(p)}, Profile: resolve.DefaultProfile(), Share: 1})
 	}
 	c.Workspaces = []Workspace{{ID: "home", AnyKey: true, Weights: resolve.DefaultWeights()}}
 	c.index()

@@ -123,8 +123,12 @@ func TestEndpoint(t *testing.T) {
 func TestBuiltin(t *testing.T) {
 	c := Builtin("fetch.plain", chain.LLMChat)
 	for _, p := range []chain.Primitive{chain.LLMChat, "embed.text", "fetch.plain"} {
+		order := []string{LocalEntry, PeerEntry}
+		if p == chain.LLMChat {
+			order = append(order, BuiltinEntry) // the last resort
+		}
 		d, ok := c.Primitive(p)
-		if !ok || !reflect.DeepEqual(d.Default, []string{LocalEntry, PeerEntry}) || d.Slots[0].Requires[0] != chain.ExecuteCapability(p) {
+		if !ok || !reflect.DeepEqual(d.Default, order) || d.Slots[0].Requires[0] != chain.ExecuteCapability(p) {
 			t.Errorf("%s: %+v", p, d)
 		}
 	}

@@ -3,6 +3,7 @@ package resolve
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
 )
@@ -113,12 +114,17 @@ type seeds struct {
 
 const tierWeight = 8
 
+// builtinPrefix begins the ids of the models that every device has inside. They
+// are in a chain only where a list names them: else they would stand in front of
+// the services that a catalogue is about.
+const builtinPrefix = "local/builtin/"
+
 // seedsOf spells the lists out: local options stand where the default list
 // says "local", else in front.
 func seedsOf(in Input) seeds {
 	var locals []chain.OptionID
 	for _, c := range sorted(in.Candidates) {
-		if c.Option.Kind == chain.Local && !c.Withheld && !slices.Contains(in.Default, c.Option.ID) {
+		if c.Option.Kind == chain.Local && !strings.HasPrefix(string(c.Option.ID), builtinPrefix) && !c.Withheld && !slices.Contains(in.Default, c.Option.ID) {
 			locals = append(locals, c.Option.ID)
 		}
 	}

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// asProgram makes the test binary be the program: tests start real processes
+// without a build, and under the race detector where they run under it. It is
+// inherited, because the program starts itself to check a damaged database.
+const asProgram = "CHORDWHEEL_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	program := func() {
+		os.Setenv(asProgram, "1")
+		os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+	}
+	if os.Getenv(asProgram) != "" {
+		program()
+	}
+	testscript.Main(m, map[string]func(){"chordwheel": program})
+}
