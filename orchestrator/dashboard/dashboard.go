@@ -11,6 +11,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -186,6 +187,10 @@ func bounded(next http.Handler) http.Handler {
 // known answers unknown paths and methods in the shape of all errors.
 func known(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path.Clean(r.URL.Path) != r.URL.Path { // the mux would redirect
+			fail(w, http.StatusNotFound, "there is nothing here")
+			return
+		}
 		if _, pattern := mux.Handler(r); pattern != "" {
 			mux.ServeHTTP(w, r)
 			return

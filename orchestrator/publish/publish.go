@@ -46,6 +46,7 @@ const (
 	Order    Reason = "order"    // estimates gave a cheaper order
 	Estimate Reason = "estimate" // an estimate moved two steps
 	Evidence Reason = "evidence" // a device showed a head above our own
+	Clock    Reason = "clock"    // our clock was ahead: heads of the old number would lie in the future, or go back
 )
 
 // Edition is what is published for a slot.
@@ -287,7 +288,13 @@ func (p *Press) Head(slot chain.Slot, now time.Time) (head []byte, body []byte, 
 	if e == nil {
 		return nil, nil, fmt.Errorf("chain of %s: %w", slot, ErrNoChain)
 	}
-	e.issued = max(e.issued, chain.InstantOf(now)) // a clock that went back must not look like a rollback
+	if e.issued > chain.InstantOf(now.Add(chain.Leeway/2)) {
+		if _, err := p.publish(slot, p.bodies[e.Body].bytes, e.Input, Clock, now); err != nil {
+			return nil, nil, err
+		}
+		e = p.editions[slot]
+	}
+	e.issued = max(e.issued, chain.InstantOf(now)) // a clock that went back a little must not look like a rollback
 	issued := e.issued.Time()
 	payload, err := chain.Marshal(chain.Head{
 		Mesh: p.mesh, Scope: slot.Scope, Primitive: slot.Primitive, Seq: e.Seq, Body: e.Body, Issued: e.issued,
