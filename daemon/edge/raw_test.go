@@ -1,0 +1,97 @@
+package edge
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain/walk"
+)
+
+// What arrives on the wire, byte for byte, as no client library would send it.
+func TestRawRequests(t *testing.T) {
+	const auth = "Host: localhost\r\nAuthorization: Bearer " + testKey + "\r\n"
+	const post = "POST /v1/chat/completions HTTP/1.1\r\n" + auth + "Content-Type: application/json\r\n"
+	for _, c := range []struct {
+		name, request string
+		status        int
+		code          string // "" where net/http answers by itself, or on success
+	}{
+		{"two slashes", "GET //v1/models HTTP/1.1\r\n" + auth + "\r\n", 404, "not_found"},
+		{"dots", "GET /v1/../v1/models HTTP/1.1\r\n" + auth + "\r\n", 404, "not_found"},
+		{"encoded dots", "GET /v1/%2e%2e/v1/models HTTP/1.1\r\n" + auth + "\r\n", 404, "not_found"},
+		{"encoded slash in a model", "GET /v1/models/alpha%2Fsmall HTTP/1.1\r\n" + auth + "\r\n", 200, ""},
+		{"backslash", "GET /v1\\models HTTP/1.1\r\n" + auth + "\r\n", 404, "not_found"},
+		{"absolute form", "GET http://localhost/v1/models HTTP/1.1\r\n" + auth + "\r\n", 200, ""},
+		{"absolute form of a foreign host", "GET http://evil.example/v1/models HTTP/1.1\r\n" + auth + "\r\n", 400, "invalid_request"},
+		{"asterisk", "OPTIONS * HTTP/1.1\r\n" + auth + "\r\n", 404, "not_found"},
+		{"tunnel", "CONNECT localhost:80 HTTP/1.1\r\n" + auth + "\r\n", 404, "not_found"},
+		{"method in small letters", "get /v1/models HTTP/1.1\r\n" + auth + "\r\n", 405, "method_not_allowed"},
+		{"HTTP/1.0 without a host", "GET /v1/models HTTP/1.0\r\nAuthorization: Bearer " + testKey + "\r\n\r\n", 400, "invalid_request"},
+		{"two hosts", "GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n" + auth + "\r\n", 400, ""},
+		{"broken escape", "GET /v1/models/%zz HTTP/1.1\r\n" + auth + "\r\n", 400, ""},
+		{"two lengths", post + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n{}", 400, ""},
+		{"folded header", "GET /v1/models HTTP/1.1\r\nX-A: b\r\n c\r\n" + auth + "\r\n", 200, ""},
+		{"chunks", post + "Transfer-Encoding: chunked\r\n\r\n" + chunks(helloReq) + "0\r\n\r\n", 200, ""},
+		{"broken chunks", post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "invalid_request"},
+		{"body that ends early", post + "Content-Length: 100\r\n\r\n{", 400, "invalid_request"},
+		{"unknown transfer encoding", post + "Transfer-Encoding: gzip\r\n\r\n", 501, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, answering().do)
+				r.edge.worker = answering()
+				defer r.close()
+				conn := r.raw(c.request)
+				defer conn.Close()
+				res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: strings.Fields(c.request)[0]})
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, _ := io.ReadAll(io.LimitReader(res.Body, 4096))
+				if res.StatusCode != c.status || c.code != "" && !strings.Contains(string(body), `"code":"`+c.code+`"`) {
+					t.Errorf("%s %s", res.Status, body)
+				}
+				if res.Header.Get("Location") != "" {
+					t.Errorf("a redirect to %s", res.Header.Get("Location"))
+				}
+			})
+		})
+	}
+}
+
+func chunks(body string) string {
+	var b strings.Builder
+	for _, c := range body {
+		b.WriteString("1\r\n" + string(c) + "\r\n")
+	}
+	return b.String()
+}
+
+// Where length and chunks are both given the chunks count, and what follows is
+// not taken for another request.
+func TestLengthAndChunks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bodies := make(chan string, 8)
+		r := newRig(t, func(_ context.Context, w *Work, deliver walk.Deliver) (walk.Result, error) {
+			bodies <- string(w.Body)
+			return answered()
+		})
+		defer r.close()
+		conn := r.raw("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + testKey + "\r\nContent-Type: application/json\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			chunks(helloReq) + "0\r\n\r\n")
+		go io.Copy(io.Discard, conn)
+		time.Sleep(time.Second) // the bubble's: everything has happened by then
+		conn.Close()
+		if n := len(bodies); n != 1 {
+			t.Errorf("%d requests were made of one", n)
+		} else if got := <-bodies; got != helloReq {
+			t.Errorf("body %q", got)
+		}
+	})
+}
