@@ -6,16 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/lmittmann/tint"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/term"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/wire"
@@ -248,15 +245,3 @@ func (u *upRun) close() error {
 }
 
 func same(a, b []string) bool { return strings.Join(a, " ") == strings.Join(b, " ") }
-
-// logger makes the log of a node: for people on a terminal, JSON elsewhere.
-func (a *app) logger(level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usage("log level %q must be debug, info, warn or error", level)
-	}
-	if f, ok := a.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return slog.New(tint.NewHandler(a.err, &tint.Options{Level: l, TimeFormat: time.TimeOnly, NoColor: !a.colours()})), nil
-	}
-	return slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: l})), nil
-}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"golang.org/x/term"
+
+	"github.com/chordwheel/chordwheel/mesh"
+)
+
+// logger makes the log of a node: for people on a terminal, JSON elsewhere. What
+// libraries say goes there too, from warnings up.
+func (a *app) logger(level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, usage("log level %q must be debug, info, warn or error", level)
+	}
+	var handler slog.Handler = slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: l})
+	if f, ok := a.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		handler = tint.NewHandler(a.err, &tint.Options{Level: l, TimeFormat: time.TimeOnly, NoColor: !a.colours()})
+	}
+	libraries := atLeast{handler, slog.LevelWarn}
+	mesh.RouteLibraryLogs(libraries)
+	slog.SetDefault(slog.New(libraries)) // drops what is printed with package log: net/http quotes foreign bytes there
+	return slog.New(handler), nil
+}
+
+// atLeast lets pass what is as important as min.
+type atLeast struct {
+	slog.Handler
+	min slog.Level
+}
+
+func (h atLeast) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= h.min && h.Handler.Enabled(ctx, l)
+}
+
+func (h atLeast) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return atLeast{h.Handler.WithAttrs(attrs), h.min}
+}
+func (h atLeast) WithGroup(name string) slog.Handler {
+	return atLeast{h.Handler.WithGroup(name), h.min}
+}
