@@ -54,14 +54,14 @@ func (h *Hub) hello(from chain.PeerID, q *wire.Hello) (wire.Welcome, error) {
 		return wire.Welcome{}, err
 	}
 	w.Behind = h.learnHeld(d, q.Holds, now)
+	// Before a chain is published for a scope its topics must exist.
+	if w.Topics, err = h.topicKeys(d.Scopes, now); err != nil {
+		return wire.Welcome{}, err
+	}
 	if changed || renew {
 		if err := h.resolveScopes(d.Scopes); err != nil {
 			h.log.Error("publishing after a visit failed", "device", d.Name, "error", err)
 		}
-	}
-	w.Topics, err = h.topicKeys(d.Scopes, now)
-	if err != nil {
-		return wire.Welcome{}, err
 	}
 	w.Revocations, w.Now, w.Scopes, w.MeshName, w.Authority = h.revokedBytes, chain.InstantOf(now), d.Scopes, h.cfg.Name, h.cfg.Authority
 	w.Stay = !d.Metered && h.fleet.Count() <= smallMesh
