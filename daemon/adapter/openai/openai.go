@@ -59,7 +59,7 @@ func (a *Adapter) Close() { a.transport.close() }
 // Waits inside an attempt that the walk's limits do not fit.
 const (
 	errorBodyWait = 2 * time.Second        // for the text of a refusal, once its status is there
-	tailWait      = 5 * time.Second        // for [DONE] and the usage, once every choice is finished
+	tailWait      = 2 * time.Second        // for [DONE] and the usage, once every choice is finished
 	drainWait     = 100 * time.Millisecond // for the end of a body that said [DONE], so that its connection can be used again
 )
 
@@ -76,6 +76,9 @@ func (a *Adapter) Run(ctx context.Context, c adapter.Call, emit func(walk.Chunk)
 	return o
 }
 
+// errPrimitive means that this adapter was asked for work of another kind.
+var errPrimitive = errors.New("the openai adapter runs llm primitives only")
+
 // errGivenUp means that emit failed: the walk wants no more of this attempt.
 var errGivenUp = errors.New("the attempt was given up")
 
@@ -85,6 +88,9 @@ func (a *Adapter) run(ctx context.Context, c adapter.Call, emit func(walk.Chunk)
 	wait := patience{cancel: cancel}
 	defer wait.stop()
 
+	if p := string(c.Request.Primitive); p != "" && !strings.HasPrefix(p, "llm.") {
+		return walk.Outcome{Class: chain.Feature}, errPrimitive
+	}
 	u, err := a.completions(c.Attempt.Option.Endpoint)
 	if err != nil {
 		return walk.Outcome{Class: chain.Unreachable}, err

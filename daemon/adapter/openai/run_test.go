@@ -308,6 +308,15 @@ func TestTheEnvironmentsProxyIsNotUsed(t *testing.T) {
 	}
 }
 
+func TestOtherPrimitivesAreRefused(t *testing.T) {
+	p := providertest.New(t)
+	c := chat(p.Endpoint(), false)
+	c.Request.Primitive = "embed.text"
+	if _, o := collect(t.Context(), newAdapter(t), c); o.Class != chain.Feature || len(p.Requests()) != 0 {
+		t.Errorf("%+v, %d requests", o, len(p.Requests()))
+	}
+}
+
 func TestBadEndpointsAndBodies(t *testing.T) {
 	a := newAdapter(t)
 	if _, o := collect(t.Context(), a, chat("ftp://x", false)); o.Class != chain.Unreachable {

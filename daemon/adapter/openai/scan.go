@@ -315,9 +315,14 @@ func escape(b []byte, i int) int {
 
 // quote gives text as a JSON string.
 func quote(text string) []byte {
-	b, err := json.Marshal(text)
-	if err != nil { // a string always has a JSON form
-		return []byte(`""`)
+	for i := 0; i < len(text); i++ {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			b, err := json.Marshal(text)
+			if err != nil { // a string always has a JSON form
+				return []byte(`""`)
+			}
+			return b
+		}
 	}
-	return b
+	return append(append(append(make([]byte, 0, len(text)+2), '"'), text...), '"')
 }

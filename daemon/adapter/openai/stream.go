@@ -26,7 +26,11 @@ func (w *answer) stream(resp *http.Response, limit int64) error {
 	defer e.free()
 	filtered := false
 	for {
+		if w.complete(w.n) { // only the usage and [DONE] may follow
+			w.wait.limit(tailWait)
+		}
 		data, err := e.next()
+		w.wait.stop()
 		if err != nil {
 			return w.ended(err, filtered)
 		}
@@ -44,11 +48,6 @@ func (w *answer) stream(resp *http.Response, limit int64) error {
 		filtered = filtered || f.filtered
 		if f.counted {
 			w.outcome.Input, w.outcome.Output = f.input, f.output
-		}
-		if w.complete(w.n) {
-			w.wait.limit(tailWait)
-		} else {
-			w.wait.stop()
 		}
 		if f.counted && f.choices == 0 && w.hide {
 			continue // the usage event, which only we asked for

@@ -38,6 +38,9 @@ func pool(connect time.Duration, config *tls.Config, d *net.Dialer) *http.Transp
 		MaxResponseHeaderBytes: 64 << 10,
 		ReadBufferSize:         16 << 10,
 		WriteBufferSize:        16 << 10,
+		// A pooled HTTP/2 connection can die without a word, and would then
+		// swallow every request until its limit: a quiet one is asked.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
 	}
 }
 
