@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -300,7 +301,7 @@ type device struct {
 var home = chain.Slot{Scope: chain.DefaultScope, Primitive: chain.LLMChat}
 
 func (r *rig) device(name string, capabilities ...chain.Capability) *device {
-	return &device{rig: r, key: newKey(), id: chain.DeviceID("00000000-0000-4000-8000-" + (name + "000000000000")[:12]), name: name,
+	return &device{rig: r, key: newKey(), id: chain.DeviceID("00000000-0000-4000-8000-" + fmt.Sprintf("%x", name+"\x00\x00\x00\x00\x00\x00")[:12]), name: name,
 		capabilities: capabilities, boot: "boot-" + name, marks: map[chain.Slot]chain.Mark{}}
 }
 

@@ -75,6 +75,7 @@ type Hub struct {
 	revokedBytes []byte
 	serial       uint64
 	again        map[chain.Slot]time.Time // slots to offer again, and when
+	looked       map[chain.Slot]time.Time // when news of a slot were last looked at
 	started      time.Time
 	reloaded     time.Time
 	refused      map[string]uint64 // refusals by code
@@ -98,7 +99,7 @@ func New(cfg Config) (*Hub, error) {
 		catalogue: cfg.Catalogue, fleet: fleet.New(), book: learn.NewBook(),
 		press: publish.New(cfg.Key, cfg.Mesh, cfg.Storage.Marks), desk: escalate.NewDesk(),
 		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{},
-		invitations: map[string]invitation{}, topics: map[chain.ScopeID]topic{}, again: map[chain.Slot]time.Time{},
+		invitations: map[string]invitation{}, topics: map[chain.ScopeID]topic{}, again: map[chain.Slot]time.Time{}, looked: map[chain.Slot]time.Time{},
 		refused: map[string]uint64{},
 	}
 	if err := h.load(); err != nil {

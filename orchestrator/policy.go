@@ -218,6 +218,31 @@ func (h *Hub) resolveSlot(slot chain.Slot) error {
 	return nil
 }
 
+// lookEvery is how often reports can make the hub look over one order: what many
+// devices say within a moment is looked at together.
+const lookEvery = time.Second
+
+// lookAgain looks over slots of which something was learned: at once where that is
+// the first news for a while, else when the pause is over.
+func (h *Hub) lookAgain(slots map[chain.Slot]bool, now time.Time) error {
+	var errs []error
+	for slot := range slots {
+		due := h.looked[slot].Add(lookEvery)
+		if next := h.press.Due(slot); next.After(due) {
+			due = next
+		}
+		if now.Before(due) {
+			if at, waits := h.again[slot]; !waits || due.Before(at) {
+				h.again[slot] = due
+			}
+			continue
+		}
+		h.looked[slot] = now
+		errs = append(errs, h.resolveSlot(slot))
+	}
+	return errors.Join(errs...)
+}
+
 // published keeps a new edition and tells the devices.
 func (h *Hub) published(slot chain.Slot, reason string) {
 	if err := h.keepEdition(slot); err != nil {
@@ -232,6 +257,7 @@ func (h *Hub) published(slot chain.Slot, reason string) {
 // withdraw ends a slot for which no option is left.
 func (h *Hub) withdraw(slot chain.Slot) error {
 	delete(h.plans, slot)
+	delete(h.looked, slot)
 	if !h.press.Withdraw(slot) {
 		return nil
 	}
@@ -295,6 +321,7 @@ func (h *Hub) offerAgain() {
 		if now.Before(at) {
 			continue
 		}
+		h.looked[slot] = now
 		if err := h.resolveSlot(slot); err != nil {
 			h.log.Error("publishing failed", "slot", slot.String(), "error", err)
 		}

@@ -80,24 +80,29 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 	if err := h.keepDevice(&d); err != nil {
 		return reply, false, err
 	}
-	h.observe(&d, r)
+	touched := h.observe(&d, r)
 	for i := range r.Protests {
 		if slices.Contains(d.Scopes, r.Protests[i].Slot.Scope) {
 			h.count(r.Protests[i].Slot).Queued++
 		}
 	}
-	if changed || len(r.Counters) > 0 || len(r.Measurements) > 0 {
-		if err := h.resolveScopes(d.Scopes); err != nil {
-			h.log.Error("publishing after a report failed", "device", d.Name, "error", err)
-		}
+	if changed {
+		err = h.resolveScopes(d.Scopes)
+	} else {
+		err = h.lookAgain(touched, now)
+	}
+	if err != nil {
+		h.log.Error("publishing after a report failed", "device", d.Name, "error", err)
 	}
 	return wire.ReportReply{Accepted: true}, false, nil
 }
 
 // observe learns from a report. Reliability comes from the exact counters,
 // times from the sample. What concerns a scope that the device is not in, or a
-// primitive that the catalogue does not have, is passed over.
-func (h *Hub) observe(d *fleet.Device, r *wire.Report) {
+// primitive that the catalogue does not have, is passed over. It returns the
+// slots of which something was learned.
+func (h *Hub) observe(d *fleet.Device, r *wire.Report) map[chain.Slot]bool {
+	touched := map[chain.Slot]bool{}
 	ours := func(s chain.Slot) bool {
 		_, known := h.catalogue.Primitive(s.Primitive)
 		return known && slices.Contains(d.Scopes, s.Scope)
@@ -115,13 +120,16 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report) {
 			}
 		}
 		h.book.Count(learn.Key{Primitive: c.Slot.Primitive, Option: c.Option}, d.Peer, c.Outcomes[chain.OK], failures, at)
+		touched[c.Slot] = true
 	}
 	for i := range r.Measurements {
 		m := &r.Measurements[i]
 		if ours(m.Slot) && (m.Class == chain.OK || fleet.Judges(m.Class)) {
 			h.book.Time(learn.Key{Primitive: m.Slot.Primitive, Option: m.Option}, d.Peer, m.Total.Duration(), m.Class == chain.OK, m.At.Time())
+			touched[m.Slot] = true
 		}
 	}
+	return touched
 }
 
 // Fetch signs the head of a chain for a member of its scope; the body comes

@@ -116,7 +116,7 @@ func (p *Press) Offer(r resolve.Resolution, rules chain.Rules, input string, now
 	if !ok {
 		return Outcome{}, nil
 	}
-	if due := e.estimated.Time().Add(estimateInterval); e.estimated > 0 && now.Before(due) {
+	if due := p.Due(slot); now.Before(due) {
 		return Outcome{Again: due}, nil
 	}
 	out, err := p.publish(slot, bytes, input, reason, now)
@@ -124,6 +124,15 @@ func (p *Press) Offer(r resolve.Resolution, rules chain.Rules, input string, now
 		p.editions[slot].estimated = chain.InstantOf(now)
 	}
 	return out, err
+}
+
+// Due is when estimates may change a slot's chain again; before that, offers that
+// only differ by estimates are in vain.
+func (p *Press) Due(slot chain.Slot) time.Time {
+	if e := p.editions[slot]; e != nil && e.estimated > 0 {
+		return e.estimated.Time().Add(estimateInterval)
+	}
+	return time.Time{}
 }
 
 func encode(body chain.Body) ([]byte, error) {

@@ -1,0 +1,115 @@
+package orchestrator_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// many is a catalogue with n provider options for llm.chat.
+func many(n int, reversed bool) string {
+	var y, order strings.Builder
+	y.WriteString("providers:\n")
+	for i := range n {
+		fmt.Fprintf(&y, "  - {name: p%d, adapter: openai, endpoint: \"https://p%d.example/v1\", models: [{name: m, primitives: [llm.chat], price: {input_per_mtok: %d}}]}\n", i, i, i%17)
+		at := i
+		if reversed {
+			at = n - 1 - i
+		}
+		fmt.Fprintf(&order, "p%d/m, ", at)
+	}
+	fmt.Fprintf(&y, "primitives:\n  - {name: llm.chat, default: [%s]}\n", strings.TrimSuffix(order.String(), ", "))
+	return y.String()
+}
+
+// BenchmarkReload200 is a catalogue of 200 options, ordered and published for one scope.
+func BenchmarkReload200(b *testing.B) {
+	r := start(b, newDisk(), parsed(b, many(200, false)))
+	r.joined("a")
+	catalogues := []string{many(200, true), many(200, false)}
+	one, two := parsed(b, catalogues[0]), parsed(b, catalogues[1])
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		c := one
+		if i%2 == 1 {
+			c = two
+		}
+		if err := r.Reload(context.Background(), c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkReport is the intake of one batch (20 counters, 50 measurements), durable
+// writes left out, with the order of the scope looked over after each.
+func BenchmarkReport(b *testing.B) {
+	for _, options := range []int{3, 20, 200} {
+		b.Run(fmt.Sprintf("options=%d", options), func(b *testing.B) {
+			r := start(b, newDisk(), parsed(b, many(options, false)))
+			d := r.joined("a")
+			now := chain.InstantOf(time.Now())
+			q := wire.Report{BootID: "boot", From: now - 60_000, To: now}
+			for i := range 20 {
+				id := chain.OptionID(fmt.Sprintf("p%d/m", i%options))
+				q.Counters = append(q.Counters, wire.Counter{Slot: home, Option: id, Attempts: 10, Outcomes: map[chain.Class]uint64{chain.OK: 9, chain.Timeout: 1}})
+			}
+			for i := range 50 {
+				id := chain.OptionID(fmt.Sprintf("p%d/m", i%options))
+				q.Measurements = append(q.Measurements, wire.Measurement{Slot: home, Option: id, Class: chain.OK, At: now, Total: 900})
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				q.Seq++
+				if reply, err := r.Report(context.Background(), d.key.PeerID(), q); err != nil || !reply.Accepted {
+					b.Fatal(reply, err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkFetch is a head signed for a device that has the body.
+func BenchmarkFetch(b *testing.B) {
+	r := start(b, newDisk(), parsed(b, many(200, false)))
+	d := r.joined("a")
+	e, err := r.Chains(context.Background())
+	if err != nil || len(e) != 1 {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.Fetch(context.Background(), d.key.PeerID(), wire.Fetch{Slot: home, Body: e[0].Body}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkProtest is a look-up and a signature.
+func BenchmarkProtest(b *testing.B) {
+	r := start(b, newDisk(), parsed(b, declared))
+	var devices []*device
+	for i := range 20 {
+		devices = append(devices, r.joined(fmt.Sprintf("d%d", i), "key:alpha"))
+	}
+	e, err := r.Chains(context.Background())
+	if err != nil || len(e) != 1 {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	refused := 0
+	for i := 0; b.Loop(); i++ {
+		d := devices[i%len(devices)]
+		_, err := r.Protest(context.Background(), d.key.PeerID(), wire.Protest{Slot: home, Body: e[0].Body, Nonce: fmt.Sprint(i), Failed: []chain.Failure{{Option: "alpha/small", Class: chain.Timeout}}})
+		if code(err) == "too_many" {
+			refused++
+		} else if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(refused)/float64(b.N), "refused/op")
+}
