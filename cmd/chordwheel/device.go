@@ -94,10 +94,11 @@ func openDevice(o deviceOptions) (d *device, err error) {
 	if err := o.config.validate(); err != nil {
 		return nil, usage("%w", err)
 	}
-	d = &device{options: o, log: o.log}
+	opening := &device{options: o, log: o.log}
+	d = opening
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.release())
+		if err != nil { // d is nil then
+			err = errors.Join(err, opening.release())
 		}
 	}()
 	if d.dir, err = datadir.Open(o.dir); err != nil {

@@ -54,10 +54,11 @@ func openHub(o hubOptions) (h *hub, err error) {
 	if err := o.config.validate(); err != nil {
 		return nil, usage("%w", err)
 	}
-	h = &hub{options: o, log: o.log}
+	opening := &hub{options: o, log: o.log}
+	h = opening
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, h.release())
+		if err != nil { // h is nil then
+			err = errors.Join(err, opening.release())
 		}
 	}()
 	declared := catalog.Builtin()

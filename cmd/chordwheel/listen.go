@@ -10,8 +10,15 @@ import (
 	"syscall"
 )
 
-// portsTried is how far `up` looks for a free port.
-const portsTried = 50
+// How far `up` looks for a free port, and in which steps. The steps keep the
+// last digit, which tells the listeners of a node apart: those that are chosen
+// now and opened later are not taken by others of the same process. Those of the
+// mesh are wider than the distance of all devices.
+const (
+	portsTried = 50
+	portStep   = 10
+	meshStep   = 1000
+)
 
 // listenTCP opens a listener. A taken port is an error, or, where next says so,
 // the next free one is used and that is said.
@@ -28,21 +35,21 @@ func listenTCP(what, address string, next bool, say io.Writer) (net.Listener, er
 		return nil, fmt.Errorf("%s: %s is in use by another program; stop that, or choose another address with --%s", what, address, what)
 	}
 	first, _ := strconv.Atoi(port)
-	for p := first + 1; p < first+portsTried; p++ {
+	for p := first + portStep; p < first+portsTried*portStep; p += portStep {
 		candidate := net.JoinHostPort(host, strconv.Itoa(p))
 		if l, err = net.Listen("tcp", candidate); err == nil {
 			fmt.Fprintf(say, "%s: %s is in use, so this one is on %s\n", what, address, candidate)
 			return l, nil
 		}
 	}
-	return nil, fmt.Errorf("%s: %s and the %d ports after it are in use", what, address, portsTried-1)
+	return nil, fmt.Errorf("%s: %s and the next %d ports that it could have are in use", what, address, portsTried-1)
 }
 
-// meshPort finds a port free for TCP and UDP, from the wanted one upwards. It
-// is for `up` only: between the look and the use somebody else may take it, which
+// meshPort finds a port free for TCP and UDP, from the wanted one
+// upwards. It is for `up` only: between the look and the use somebody else may take it, which
 // is then an error.
 func meshPort(host string, wanted int, say io.Writer) int {
-	for p := wanted; p < wanted+portsTried; p++ {
+	for p := wanted; p < wanted+portsTried*meshStep && p < 1<<16; p += meshStep {
 		t, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(p)))
 		if err != nil {
 			continue
