@@ -50,6 +50,7 @@ type hub struct {
 	calls     int
 	lose      bool // the answers to reports get lost
 	forgot    bool // it asks for heads, as after the loss of its data
+	change    func(*wire.Welcome)
 	peer      chain.PeerID
 	topics    []wire.TopicKey
 	announced []wire.Announce
@@ -101,6 +102,9 @@ func (h *hub) Hello(_ context.Context, q wire.Hello) (wire.Welcome, error) {
 			h.t.Error(err)
 		}
 		w.Chains = []wire.Available{{Slot: slot, Seq: head.Seq, Body: head.Body}}
+	}
+	if h.change != nil {
+		h.change(&w)
 	}
 	if h.forgot {
 		for _, held := range q.Holds {
@@ -322,9 +326,16 @@ func bare(t *testing.T, m *memory) *bench {
 
 // bareWith is bare with another adapter behind every option.
 func bareWith(t *testing.T, m *memory, behind adapter.Adapter) *bench {
-	b := &bench{t: t, memory: m, hub: &hub{t: t, policy: chaintest.NewHub(), peer: chaintest.PeerID(device)}}
-	d, err := daemon.New(daemon.Config{
-		Key: chaintest.Key(device), DeviceID: "d", Name: "a", Version: "test", Chains: chains{m}, Marks: marks{m}, State: m, Keys: ring{},
+	b := assemble(t, behind, func(c *daemon.Config) { c.Chains, c.Marks, c.State = chains{m}, marks{m}, m })
+	b.memory = m
+	return b
+}
+
+// assemble makes and starts a device; keep says where it keeps things.
+func assemble(t *testing.T, behind adapter.Adapter, keep func(*daemon.Config)) *bench {
+	b := &bench{t: t, hub: &hub{t: t, policy: chaintest.NewHub(), peer: chaintest.PeerID(device)}}
+	cfg := daemon.Config{
+		Key: chaintest.Key(device), DeviceID: "d", Name: "a", Version: "test", Keys: ring{},
 		Adapters: map[string]adapter.Adapter{"openai": behind},
 		Locals: []wire.LocalOption{{Primitives: []chain.Primitive{chain.LLMChat},
 			Option: chain.Option{ID: "local/own/m", Kind: chain.Local, Adapter: "openai", Model: "m", Endpoint: "http://127.0.0.1:1/v1"}}},
@@ -335,7 +346,9 @@ func bareWith(t *testing.T, m *memory, behind adapter.Adapter) *bench {
 			return b.hub, nil
 		},
 		Log: slog.New(slog.DiscardHandler), Random: random(),
-	})
+	}
+	keep(&cfg)
+	d, err := daemon.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
