@@ -192,3 +192,19 @@ func BenchmarkParse1000Providers(b *testing.B) {
 		}
 	}
 }
+
+// TestExampleOfTheDocs: the page shows a catalogue that is one.
+func TestExampleOfTheDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/catalogue.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(page), "```yaml\n")
+	example, _, ok := strings.Cut(example, "```")
+	if !ok {
+		t.Fatal("no example")
+	}
+	if _, err := Parse("docs/catalogue.md", []byte(example)); err != nil {
+		t.Error(err)
+	}
+}
