@@ -46,7 +46,7 @@ func TestDevicesReturnSpreadOut(t *testing.T) {
 			most = max(most, n)
 		}
 		t.Logf("back between %s and %s, at most %d of %d in one second", back[0], back[fleet-1], most, fleet)
-		if most > fleet/2 {
+		if most > fleet*3/4 { // without the random pauses it is all of them
 			t.Errorf("%d of %d devices returned within one second", most, fleet)
 		}
 		w.invalidate(1)

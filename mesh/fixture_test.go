@@ -151,7 +151,7 @@ func key(t *testing.T, n *sim.Net, i int) chain.Key {
 func run(t *testing.T, n int, story func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, net: sim.New(sim.Config{Nodes: n + 1 + 4}), heard: make(chan mesh.Presence, 4096)}
+		w := &world{t: t, net: sim.New(sim.Config{Nodes: 100}), heard: make(chan mesh.Presence, 4096)}
 		t.Cleanup(func() {
 			if t.Failed() {
 				t.Logf("seed %d", w.net.Seed())

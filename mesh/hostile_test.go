@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,11 +130,11 @@ func (r *rogue) prune(to peer.ID, topic string, strangers ...host.Host) {
 }
 
 // witness is a gater that counts and allows.
-type witness struct{ asked int }
+type witness struct{ asked atomic.Int64 }
 
 var _ connmgr.ConnectionGater = (*witness)(nil)
 
-func (w *witness) InterceptPeerDial(peer.ID) bool                      { w.asked++; return true }
+func (w *witness) InterceptPeerDial(peer.ID) bool                      { w.asked.Add(1); return true }
 func (w *witness) InterceptAddrDial(peer.ID, multiaddr.Multiaddr) bool { return true }
 func (w *witness) InterceptAccept(network.ConnMultiaddrs) bool         { return true }
 func (w *witness) InterceptSecured(network.Direction, peer.ID, network.ConnMultiaddrs) bool {
