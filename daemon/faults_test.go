@@ -43,9 +43,9 @@ func TestEveryFaultOfAProviderEndsAsTheRulesOfTheWalkSay(t *testing.T) {
 func playFault(t *testing.T, adapter *openai.Adapter, fault providertest.Fault, stream, alone bool) {
 	first := fault.Start(t)
 	second := providertest.New(t, providertest.Healthy(healthyText))
-	options := "alpha/faulty first=400ms idle=400ms total=20s endpoint=" + first.Endpoint()
-	if fault.Hangs {
-		options = strings.Replace(options, "total=20s", "total=1s", 1)
+	options := "alpha/faulty first=20s idle=20s total=50s endpoint=" + first.Endpoint()
+	if fault.Hangs { // until a limit ends it
+		options = "alpha/faulty first=1500ms idle=1500ms total=3s endpoint=" + first.Endpoint()
 	}
 	if !alone {
 		options += " | beta/good context=200000 features=tools,images endpoint=" + second.Endpoint()

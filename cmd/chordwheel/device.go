@@ -267,6 +267,9 @@ func (d *device) start(ctx context.Context) (err error) {
 	if d.edgeListener, err = d.listen("edge", d.options.config.Edge); err != nil {
 		return err
 	}
+	if a, ok := d.edgeListener.Addr().(*net.TCPAddr); d.key == "" && ok && !a.IP.IsLoopback() {
+		return usage("%w", edge.ErrNoKey)
+	}
 	if d.adminListener, err = d.listen("admin", d.options.config.Admin); err != nil {
 		return err
 	}

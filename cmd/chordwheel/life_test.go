@@ -178,3 +178,26 @@ func TestAFailingOptionMovesBackInTheOrder(t *testing.T) {
 		return strings.Contains(good(t, "chain", "explain", "--dir", w.hubDir, "--json"), `"learned":true`)
 	})
 }
+
+func TestAnEdgeThatOthersCanReachNeedsAKey(t *testing.T) {
+	_, errs, code := command(t, "daemon", "--dir", filepath.Join(t.TempDir(), "d"), "--edge", "0.0.0.0:0", "--admin", "127.0.0.1:0", "--listen", "/ip4/127.0.0.1/tcp/0")
+	if code != exitUsage || !strings.Contains(errs, "ORCH_API_KEY") {
+		t.Errorf("it ended with %d: %s", code, errs)
+	}
+}
+
+func TestUpComesBackToWhatItWas(t *testing.T) {
+	dir := t.TempDir()
+	first := start(t, "up", "--dir", dir, "--devices", "2")
+	before := first.ready
+	first.stop()
+	second := start(t, "up", "--dir", dir, "--devices", "2")
+	for i, d := range second.ready.Devices {
+		if d.PeerID != before.Devices[i].PeerID || d.DeviceID != before.Devices[i].DeviceID || d.Key != before.Devices[i].Key {
+			t.Errorf("device %d was %+v and is %+v", i, before.Devices[i], d)
+		}
+		if status, text, _ := ask(t, d); status != http.StatusOK {
+			t.Errorf("device %d answers %d %s", i, status, text)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func write(t *testing.T, dir, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheEnvironmentWinsOverTheFileAndTheFileOverTheDefaults(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "name: from-file\nedge: 127.0.0.1:1111\n")
+	c := defaultDevice(0, "127.0.0.1")
+	if err := load(&c, dir, []string{"CHORDWHEEL_NAME=from-env", "ORCH_API_KEY=secret", "UPSTREAM_TTFB_TIMEOUT=7s", "CHORDWHEEL_HOSTS=a.lan,b.lan"}); err != nil {
+		t.Fatal(err)
+	}
+	if c.Name != "from-env" || c.Edge != "127.0.0.1:1111" || c.Admin != "127.0.0.1:7421" || c.Key.Reveal() != "secret" || c.FirstOutput != 7*time.Second || len(c.Hosts) != 2 {
+		t.Errorf("got %+v", c)
+	}
+	if err := c.validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheServiceTokenIsAnAliasOfTheKey(t *testing.T) {
+	c := defaultDevice(0, "127.0.0.1")
+	if err := load(&c, t.TempDir(), []string{"ORCH_SERVICE_TOKEN=x"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.validate(); err != nil || c.Key.Reveal() != "x" {
+		t.Errorf("key %q, error %v", c.Key.Reveal(), err)
+	}
+}
+
+// TestOneLineNamesEverythingThatIsWrong holds for files, environment and values.
+func TestOneLineNamesEverythingThatIsWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		file    string
+		environ []string
+		want    []string
+		never   string
+	}{
+		"unknown keys":      {file: "nmae: x\nedge: 127.0.0.1:0\nlisen: []\n", want: []string{`"nmae" (line 1)`, `"lisen" (line 3)`, "known: name"}},
+		"a wrong type":      {file: "builtin: sometimes\n", want: []string{"line 1"}},
+		"two documents":     {file: "name: a\n---\nname: b\n", want: []string{"more than one"}},
+		"not YAML":          {file: "name: [\n", want: []string{"line 1"}},
+		"a list":            {file: "- name\n", want: []string{"mapping"}},
+		"wrong variables":   {environ: []string{"CHORDWHEEL_BUILTIN=perhaps", "UPSTREAM_TTFB_TIMEOUT=soon"}, want: []string{"Builtin", "FirstOutput"}, never: "perhaps"},
+		"values":            {file: "edge: nowhere\nlog: loud\nkeyring: pocket\n", want: []string{`edge "nowhere"`, `log "loud"`, `keyring "pocket"`}},
+		"two keys":          {environ: []string{"ORCH_API_KEY=first-secret", "ORCH_SERVICE_TOKEN=second-secret"}, want: []string{"ORCH_SERVICE_TOKEN"}, never: "secret"},
+		"a next key alone":  {environ: []string{"ORCH_API_KEY_NEXT=second-secret"}, want: []string{"ORCH_API_KEY"}, never: "secret"},
+		"an endless limit":  {environ: []string{"UPSTREAM_TOTAL_TIMEOUT=9999h"}, want: []string{"UPSTREAM_TOTAL_TIMEOUT"}},
+		"a negative limit":  {environ: []string{"UPSTREAM_CONNECT_TIMEOUT=-1s"}, want: []string{"UPSTREAM_CONNECT_TIMEOUT"}},
+		"a broken adapters": {file: "adapters: 7\n", want: []string{"adapters"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, c.file)
+			config := defaultDevice(0, "127.0.0.1")
+			err := load(&config, dir, c.environ)
+			if err == nil {
+				err = config.validate()
+			}
+			if err == nil {
+				_, err = (&device{options: deviceOptions{dir: dir, config: config}}).services()
+			}
+			if err == nil {
+				t.Fatal("it was taken")
+			}
+			text := err.Error()
+			if strings.Contains(text, "\n") {
+				t.Errorf("more than one line: %q", text)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("%q does not name %q", text, want)
+				}
+			}
+			if c.never != "" && strings.Contains(text, c.never) {
+				t.Errorf("%q repeats a value that may be a secret", text)
+			}
+		})
+	}
+}
+
+func TestDevicesOfUpHavePortsOfTheirOwn(t *testing.T) {
+	c := defaultDevice(2, "0.0.0.0")
+	if c.Edge != "127.0.0.1:7440" || c.Admin != "127.0.0.1:7441" || c.Listen[0] != "/ip4/0.0.0.0/tcp/7432" {
+		t.Errorf("device c: %+v", c)
+	}
+	for i, want := range map[int]string{0: "a", 25: "z", 26: "aa", 27: "ab", 51: "az", 52: "ba"} {
+		if got := deviceName(i); got != want {
+			t.Errorf("device %d is called %s, want %s", i, got, want)
+		}
+	}
+}
+
+// FuzzConfig: any file is read or refused in one line, and never panics.
+func FuzzConfig(f *testing.F) {
+	for _, seed := range []string{"name: a\n", "adapters: []\n", "- x", "a: &a [*a]", "name: a\n---\n", "\t", "edge: {a: b}"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := defaultDevice(0, "127.0.0.1")
+		if err := decodeConfig(b, &c); err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("more than one line: %q", err)
+		}
+	})
+}
