@@ -17,7 +17,7 @@ import (
 // Model its name there.
 const (
 	OptionID chain.OptionID = "local/builtin/primer"
-	Model                   = "primer"
+	Model    string         = "primer"
 )
 
 // Adapter answers chat completions with the builtin model. The zero value is

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // commands are the first words that the binary knows. A passage that sends its
 // reader to another one would lie.
-var commands = []string{"up", "orchestrator", "daemon", "invite", "join", "status", "chain", "run", "chat", "catalog", "keys", "version", "completion"}
+var commands = []string{"up", "orchestrator", "daemon", "invite", "join", "status", "chain", "run", "chat", "catalog", "key", "keys", "revoke", "version", "completion"}
 
 func TestEveryCommandInThePrimerExists(t *testing.T) {
 	texts := []string{no, silent}

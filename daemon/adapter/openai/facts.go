@@ -104,8 +104,11 @@ func (r *reading) readChoices(s *scan, f *facts) {
 			case s.is("finish_reason"):
 				reason := s.text()
 				ended = len(reason) > 0
-				if string(reason) == "content_filter" {
+				switch string(reason) {
+				case "content_filter":
 					f.filtered = true
+				case "error", "abort": // what some servers call a generation that broke off
+					f.failed = true
 				}
 			case s.is("error"): // some gateways put it into the choice
 				if s.skip() {

@@ -76,8 +76,16 @@ func (a *Adapter) Run(ctx context.Context, c adapter.Call, emit func(walk.Chunk)
 	return o
 }
 
-// errPrimitive means that this adapter was asked for work of another kind.
-var errPrimitive = errors.New("the openai adapter runs llm primitives only")
+// Calls that are refused before anything is sent.
+var (
+	errPrimitive = errors.New("the openai adapter runs llm primitives only")
+	errSecret    = errors.New("the key holds line ends or control characters: set it again")
+)
+
+// sendable reports whether s can stand in a header.
+func sendable(s chain.Secret) bool {
+	return !strings.ContainsFunc(s.Reveal(), func(r rune) bool { return r < ' ' || r == 0x7f })
+}
 
 // errGivenUp means that emit failed: the walk wants no more of this attempt.
 var errGivenUp = errors.New("the attempt was given up")
@@ -90,6 +98,9 @@ func (a *Adapter) run(ctx context.Context, c adapter.Call, emit func(walk.Chunk)
 
 	if p := string(c.Request.Primitive); p != "" && !strings.HasPrefix(p, "llm.") {
 		return walk.Outcome{Class: chain.Feature}, errPrimitive
+	}
+	if !sendable(c.Secret) {
+		return walk.Outcome{Class: chain.Credentials}, errSecret
 	}
 	u, err := a.completions(c.Attempt.Option.Endpoint)
 	if err != nil {

@@ -317,6 +317,17 @@ func TestOtherPrimitivesAreRefused(t *testing.T) {
 	}
 }
 
+func TestAKeyThatIsNoHeaderIsNotSent(t *testing.T) {
+	p := providertest.New(t)
+	for _, key := range []chain.Secret{"sk\n", "sk\r\nX-Evil: 1", "sk\x00"} {
+		c := chat(p.Endpoint(), false)
+		c.Secret = key
+		if _, o := collect(t.Context(), newAdapter(t), c); o.Class != chain.Credentials || len(p.Requests()) != 0 {
+			t.Errorf("%q: %s, %d requests", key.Reveal(), o.Class, len(p.Requests()))
+		}
+	}
+}
+
 func TestBadEndpointsAndBodies(t *testing.T) {
 	a := newAdapter(t)
 	if _, o := collect(t.Context(), a, chat("ftp://x", false)); o.Class != chain.Unreachable {

@@ -251,9 +251,9 @@ func shapeFaults() []Fault {
 				x.Respond(http.StatusOK, "application/json", "{\"choices\":[]}", "Content-Encoding: gzip")
 			})),
 		bad("gzip bomb", modes(
-			func(x *Exchange) { x.Open("Content-Encoding: gzip"); x.Chunk(bomb(32 << 20)); x.End() },
+			func(x *Exchange) { x.Open("Content-Encoding: gzip"); x.Chunk(bomb(32)); x.End() },
 			func(x *Exchange) {
-				x.Respond(http.StatusOK, "application/json", bomb(32<<20), "Content-Encoding: gzip")
+				x.Respond(http.StatusOK, "application/json", bomb(32), "Content-Encoding: gzip")
 			})),
 	}
 }
@@ -351,6 +351,13 @@ func brokenFaults() []Fault {
 			x.Event("[DONE]")
 			x.End()
 		}), reply(Problem("the GPU is on fire", "server_error", "internal")))},
+		{Name: "finish reason error", Streamed: cut, Plain: badAnswer, Play: modes(then(func(x *Exchange) {
+			x.Event(x.Request.Event(`{}`, "error"))
+			x.Event("[DONE]")
+			x.End()
+		}), func(x *Exchange) {
+			x.Respond(http.StatusOK, "application/json", x.Request.Whole(`"content":"half an"`, "error"))
+		})},
 		{Name: "broken json mid-stream", Streamed: cut, Plain: badAnswer, Play: modes(then(func(x *Exchange) {
 			x.Event(`{"choices":[{"index":0,"delta":{"content":"lost`)
 			x.Event(x.Request.Finish())
