@@ -133,6 +133,12 @@ func TestADamagedDatabaseIsSurvived(t *testing.T) {
 			spoil func(b []byte) []byte
 			aside bool
 		}{func(b []byte) []byte { clear(b[i*page : i*page+page]); return b }, false}
+		if whole[i*page+8] == 1 { // a branch
+			cases[name+" points to itself"] = struct {
+				spoil func(b []byte) []byte
+				aside bool
+			}{func(b []byte) []byte { binary.NativeEndian.PutUint64(b[i*page+24:], uint64(i)); return b }, false}
+		}
 		cases[name+" noise"] = struct {
 			spoil func(b []byte) []byte
 			aside bool

@@ -25,7 +25,6 @@ const (
 	metaVersion = 2
 	pageHeader  = 16
 	metaBytes   = 64
-	noFreelist  = ^uint64(0)
 )
 
 // meta is what matters of a meta page.
@@ -35,9 +34,10 @@ type meta struct {
 	txid                 uint64
 }
 
-// look examines the header of a database of the given size. The library trusts
-// the header so far that a file cut short of it kills the process. Errors wrap
-// ErrDamaged, ErrFormat or one of the reader's.
+// look examines the header and the pages of a database of the given size. The
+// library trusts both so far that a file cut short, or a page that points to
+// itself, kills the process. Errors wrap ErrDamaged, ErrFormat or one of the
+// reader's, and hold nothing of the file but page numbers.
 func look(r io.ReaderAt, size int64) error {
 	if size == 0 {
 		return fmt.Errorf("%w: it is empty", ErrDamaged)
@@ -84,10 +84,12 @@ func look(r io.ReaderAt, size int64) error {
 		return fmt.Errorf("%w: it has no valid header", ErrDamaged)
 	case newest.high > uint64(size)/uint64(newest.pageSize):
 		return fmt.Errorf("%w: it is cut short", ErrDamaged)
-	case newest.root >= newest.high, newest.freelist >= newest.high && newest.freelist != noFreelist:
+	case newest.root >= newest.high, newest.freelist >= newest.high:
+		// Also one without a free list, which we never write: the library
+		// would look for free pages in a goroutine of its own.
 		return fmt.Errorf("%w: its header points outside", ErrDamaged)
 	}
-	return nil
+	return lookTree(r, size, newest)
 }
 
 // parseMeta reads a meta page without its page header; ok says that its

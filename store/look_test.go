@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"os"
 	"path/filepath"
@@ -80,7 +81,7 @@ func TestLook(t *testing.T) {
 		"page size huge":     {both(8, 1<<31, 4), ErrDamaged},
 		"root outside":       {both(16, 1<<40, 8), ErrDamaged},
 		"freelist outside":   {both(32, 1<<40, 8), ErrDamaged},
-		"no freelist":        {both(32, noFreelist, 8), nil},
+		"no freelist":        {both(32, ^uint64(0), 8), ErrDamaged},
 		"high water outside": {both(40, 1<<60, 8), ErrDamaged},
 		"high water wraps":   {both(40, 1<<63+4, 8), ErrDamaged},
 	}
@@ -91,25 +92,144 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// Whatever look accepts can be opened and closed without a fault that kills.
+// branched gives the bytes of a database with branch pages, free pages, an
+// inline bucket and one of its own pages.
+func branched(t testing.TB) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "db")
+	db, err := openDB(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 300, 150} {
+		if err := db.Update(func(tx *bbolt.Tx) error {
+			err := prove(tx)
+			for i := range n {
+				err = errors.Join(err, put(tx, "data/big", fmt.Sprintf("%0100d", i*7919%1000), []byte{byte(i)}), put(tx, "data/small", "k", []byte("v")))
+			}
+			if n < 300 {
+				err = errors.Join(err, tx.Bucket([]byte("data/big")).Delete(fmt.Appendf(nil, "%0100d", 0)))
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func lookBytes(b []byte) error { return look(bytes.NewReader(b), int64(len(b))) }
+
+// What would have the library recurse, or write over itself, is seen before it
+// is opened.
+func TestLookAtPages(t *testing.T) {
+	whole := branched(t)
+	if err := lookBytes(whole); err != nil {
+		t.Fatal(err)
+	}
+	n, page := binary.NativeEndian, os.Getpagesize()
+	m, _ := parseMeta(whole[pageHeader:])
+	if second, ok := parseMeta(whole[page+pageHeader:]); ok && second.txid > m.txid {
+		m = second
+	}
+	free := make(map[uint64]bool)
+	list := whole[m.freelist*uint64(page):]
+	for i := range int(n.Uint16(list[10:])) {
+		free[n.Uint64(list[pageHeader+8*i:])] = true
+	}
+	kinds := make(map[uint16]int)
+	for id := uint64(2); id < m.high; id++ {
+		if free[id] {
+			continue
+		}
+		b := whole[id*uint64(page):]
+		kind := n.Uint16(b[8:])
+		kinds[kind]++
+		spoil := func(what string, change func(b []byte)) {
+			spoilt := bytes.Clone(whole)
+			change(spoilt[id*uint64(page):])
+			if err := lookBytes(spoilt); !errors.Is(err, ErrDamaged) {
+				t.Errorf("page %d of kind %d: %s: err = %v", id, kind, what, err)
+			}
+		}
+		spoil("another number", func(b []byte) { n.PutUint64(b, id+1) })
+		spoil("no kind", func(b []byte) { n.PutUint16(b[8:], 0) })
+		spoil("two kinds", func(b []byte) { n.PutUint16(b[8:], 3) })
+		spoil("reaches outside", func(b []byte) { n.PutUint32(b[12:], 1<<31) })
+		spoil("reaches into the next", func(b []byte) { n.PutUint32(b[12:], uint32(m.high-id)) })
+		spoil("too many elements", func(b []byte) { n.PutUint16(b[10:], 0xfffe) })
+		switch kind {
+		case branchPage:
+			spoil("no elements", func(b []byte) { n.PutUint16(b[10:], 0) })
+			for name, to := range map[string]uint64{"itself": id, "the root": m.root, "the free list": m.freelist, "a header": 0, "outside": m.high, "far outside": 1 << 60} {
+				spoil("points to "+name, func(b []byte) { n.PutUint64(b[pageHeader+8:], to) })
+			}
+			spoil("two to one", func(b []byte) { copy(b[pageHeader+8:pageHeader+16], b[pageHeader+element+8:]) })
+			spoil("a key outside", func(b []byte) { n.PutUint32(b[pageHeader+4:], 1<<31) })
+		case leafPage:
+			spoil("a value outside", func(b []byte) { n.PutUint32(b[pageHeader+12:], 1<<31) })
+			spoil("a position outside", func(b []byte) { n.PutUint32(b[pageHeader+4:], 0xffffffff) })
+			spoil("another flag", func(b []byte) { b[pageHeader] ^= bucketFlag })
+		case freelistPage:
+			spoil("frees a header", func(b []byte) { n.PutUint64(b[pageHeader:], 1) })
+			spoil("frees a page in use", func(b []byte) { n.PutUint64(b[pageHeader:], m.root) })
+			spoil("frees one twice", func(b []byte) { copy(b[pageHeader:pageHeader+8], b[pageHeader+8:]) })
+			spoil("a huge count", func(b []byte) {
+				n.PutUint16(b[10:], 0xffff)
+				n.PutUint64(b[pageHeader:], 1<<62)
+			})
+		}
+	}
+	if kinds[branchPage] == 0 || kinds[leafPage] < 3 || kinds[freelistPage] != 1 {
+		t.Errorf("the database holds pages of kinds %v", kinds)
+	}
+}
+
+// FuzzLook gives look any file.
 func FuzzLook(f *testing.F) {
 	b := sound(f)
 	page := os.Getpagesize()
-	f.Add(b)
+	f.Add(b[:4*page])
 	f.Add(b[:2*page])
-	f.Add(edit(b, 0, 40, 9, 8))
-	f.Add(edit(b, page, 48, 9, 8))
+	f.Add(edit(b, 0, 40, 3, 8)[:4*page])
+	f.Add(edit(b, page, 48, 9, 8)[:4*page])
 	f.Add([]byte{})
-	path := filepath.Join(f.TempDir(), "db")
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) > 1<<20 {
-			return
+		if err := lookBytes(b); err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrFormat) {
+			t.Fatalf("err = %v", err)
 		}
-		err := look(bytes.NewReader(b), int64(len(b)))
-		if err != nil {
-			if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrFormat) {
-				t.Fatalf("err = %v", err)
-			}
+	})
+}
+
+// Whatever look accepts can be opened, read, written and closed without a
+// fault that kills. The input is a list of edits, 8 bytes each: where to (3 bytes), how many
+// bytes (1), and the bytes.
+func FuzzPages(f *testing.F) {
+	template := branched(f)
+	used := len(template)
+	page := os.Getpagesize()
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0})
+	for id := 2; id < used/page; id++ {
+		at := id*page + pageHeader
+		f.Add([]byte{byte(at >> 16), byte(at >> 8), byte(at + 8), 1, byte(id), 0, 0, 0})      // a branch to itself
+		f.Add([]byte{byte(at >> 16), byte((at - 8) >> 8), byte(at - 8), 4, 1, 0, 1, 0})       // another kind and count
+		f.Add([]byte{byte(at >> 16), byte(at >> 8), byte(at + 4), 4, 0xff, 0xff, 0xff, 0x7f}) // a key outside
+	}
+	path := filepath.Join(f.TempDir(), "db")
+	f.Fuzz(func(t *testing.T, edits []byte) {
+		b := bytes.Clone(template)
+		for ; len(edits) >= 8; edits = edits[8:] {
+			at := int(edits[0])<<16 | int(edits[1])<<8 | int(edits[2])
+			copy(b[at%used:], edits[4:4+edits[3]%5])
+		}
+		if lookBytes(b) != nil {
 			return
 		}
 		if err := os.WriteFile(path, b, 0o600); err != nil {
@@ -121,9 +241,35 @@ func FuzzLook(f *testing.F) {
 			if err != nil {
 				return err
 			}
-			return errors.Join(db.View(checkFormat), db.Update(prove), db.Close())
+			db.NoSync = true
+			return errors.Join(exercise(db), db.Close())
 		})
 	})
+}
+
+// exercise reads and writes all over a database of branched's.
+func exercise(db *bbolt.DB) error {
+	return errors.Join(db.View(checkFormat), db.Update(prove), db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte("data/big"))
+		if b == nil {
+			return nil
+		}
+		var err error
+		for i := range 20 {
+			err = errors.Join(err, put(tx, "data/big", fmt.Sprintf("%0100d", i*53), []byte("new")), b.Delete(fmt.Appendf(nil, "%0100d", i*49)))
+		}
+		return err
+	}), db.View(func(tx *bbolt.Tx) error {
+		var from []byte
+		for range 10 {
+			records, more := readPage(tx, "data/big", from)
+			if !more {
+				break
+			}
+			from = append([]byte(records[len(records)-1].key), 0)
+		}
+		return nil
+	}))
 }
 
 func FuzzUnseal(f *testing.F) {
