@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -97,7 +98,7 @@ func readProblem(text []byte) problem {
 	}
 	p := problem{code: lower(members["code"]), kind: lower(members["type"]), param: lower(members["param"]), message: lower(members["message"])}
 	if p.message == "" {
-		p.message = lower(members["detail"])
+		p.message = detail(members["detail"])
 	}
 	var cause struct {
 		Code string `json:"code"`
@@ -106,6 +107,24 @@ func readProblem(text []byte) problem {
 		p.kind += " " + strings.ToLower(cause.Code)
 	}
 	return p
+}
+
+// detail reads how one family of web frameworks reports: a text, or a list of
+// places in the body with what is wrong there. What they echo of the body is
+// left out: its words are the caller's.
+func detail(raw json.RawMessage) string {
+	var list []struct {
+		Place   []any  `json:"loc"`
+		Message string `json:"msg"`
+	}
+	if json.Unmarshal(raw, &list) != nil {
+		return lower(raw)
+	}
+	var all []string
+	for _, d := range list[:min(len(list), 16)] {
+		all = append(all, fmt.Sprint(d.Place...)+": "+d.Message)
+	}
+	return strings.ToLower(strings.Join(all, "; "))
 }
 
 func lower(raw json.RawMessage) string {

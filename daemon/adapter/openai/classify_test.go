@@ -33,6 +33,8 @@ func TestReasons(t *testing.T) {
 		{"filter by text", 400, `{"error":{"message":"Your request was rejected by our safety system."}}`, chain.Filtered},
 		{"caller's own", 400, `{"error":{"message":"'messages' is a required property","type":"invalid_request_error","code":null}}`, chain.CallerError},
 		{"caller's own number", 422, `{"detail":[{"loc":["body","temperature"],"msg":"must be at most 2"}]}`, chain.CallerError},
+		{"context in a list of places", 422, `{"detail":[{"loc":["body","messages",0],"msg":"input is too long","input":"x"}]}`, chain.ContextLength},
+		{"an echo of the caller's words does not count", 422, `{"detail":[{"loc":["body"],"msg":"field required","input":"what is a context window?"}]}`, chain.CallerError},
 		{"words in another status do not count", 503, `{"error":{"message":"maximum context length"}}`, chain.Status},
 		{"nor where keys are wrong", 401, `{"error":{"message":"content policy"}}`, chain.Credentials},
 		{"nor where it is busy", 429, `{"error":{"message":"too many tokens in the prompt"}}`, chain.RateLimited},

@@ -90,6 +90,10 @@ func TestAServerThatCannotCountIsAskedOnce(t *testing.T) {
 	if _, o := collect(t.Context(), a, c); o.Class != chain.CallerError {
 		t.Errorf("third: %+v", o)
 	}
+	p.Script(providertest.Refusal(422, `{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted"}]}`))
+	if _, o := collect(t.Context(), newAdapter(t), chat(p.Endpoint(), true)); o.Class != chain.Feature {
+		t.Errorf("in another's words: %+v", o)
+	}
 }
 
 // TestOtherBytesPass sends chunks as a provider may make them and compares all
@@ -299,6 +303,32 @@ func TestTLS(t *testing.T) {
 	if _, o := collect(t.Context(), a, chat(srv.URL, false)); o.Class != chain.OK {
 		t.Errorf("a known one: %+v", o)
 	}
+}
+
+func TestHTTP2(t *testing.T) {
+	left := make(chan struct{})
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":%q}}]}\n\n", r.Proto)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		close(left)
+	}))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(srv.Certificate())
+	a := New(Config{Roots: roots})
+	defer a.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var got string
+	o := a.Run(ctx, chat(srv.URL, true), func(c walk.Chunk) error { got = string(c.Data); cancel(); return nil })
+	if o.Class != chain.Canceled || !strings.Contains(got, "HTTP/2.0") {
+		t.Errorf("%+v, %s", o, got)
+	}
+	<-left // the upstream sees it
 }
 
 func TestTheEnvironmentsProxyIsNotUsed(t *testing.T) {
