@@ -101,10 +101,21 @@ func (h *Hub) slots(p catalog.Primitive, reach fleet.Reach, now time.Time) []res
 	if p.Source.Data == chain.LocalOnly {
 		return nil
 	}
+	// A slot's work is done by somebody's local option: it is as good as the best
+	// of them; one that claims nothing counts as usual. 0 means that there is none.
+	var quality chain.PPM
+	for _, l := range reach.Locals(p.Name, nil) {
+		claimed := l.Option.Cost.Quality
+		if claimed == 0 {
+			claimed = chain.PPMOf(catalog.DefaultPrior().Quality)
+		}
+		quality = max(quality, claimed)
+	}
 	var candidates []resolve.Candidate
 	for _, s := range p.Slots {
 		requires := union(s.Requires, p.Source.Requires)
-		c := resolve.Candidate{Option: chain.Option{ID: s.ID, Kind: chain.Peer, Requires: requires, Tries: s.Tries, Via: s.Via}, Prior: priorOf(catalog.DefaultPrior())}
+		c := resolve.Candidate{Prior: priorOf(catalog.DefaultPrior()),
+			Option: chain.Option{ID: s.ID, Kind: chain.Peer, Requires: requires, Tries: s.Tries, Via: s.Via, Cost: chain.Cost{Quality: quality}}}
 		switch {
 		case p.Rules.NoPeers:
 			c.Unreachable = "the rules allow no peers"

@@ -109,6 +109,42 @@ func TestWhichOptions(t *testing.T) {
 	}
 }
 
+// TestBuiltinOrder: without a catalogue, services of the device go first, then
+// peers, and the model that every device has inside is the last resort. A peer is
+// worth what its devices run.
+func TestBuiltinOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), catalog.Builtin())
+		primer := local(catalog.BuiltinEntry, chain.LLMChat)
+		primer.Option.Cost.Quality = chain.PPMOf(0.02)
+		a := r.device("a", "execute:llm.chat")
+		a.locals = []wire.LocalOption{primer}
+		if _, err := a.enrol(r.invite(orchestrator.Invite{})); err != nil {
+			t.Fatal(err)
+		}
+		quality := func(id chain.OptionID) float64 {
+			for _, axis := range verdict(t, r, id).Axes {
+				if axis.Name == "quality" {
+					return axis.Value
+				}
+			}
+			return 0
+		}
+		wantOrder(t, a.order(home), "peer", catalog.BuiltinEntry)
+		want(t, "quality of a peer that only has the model inside", quality("peer"), 0.02)
+		a.locals = append(a.locals, local("local/ollama/q", chain.LLMChat))
+		if _, err := a.visit(); err != nil {
+			t.Fatal(err)
+		}
+		wantOrder(t, a.order(home), "local/ollama/q", "peer", catalog.BuiltinEntry)
+		want(t, "quality of a peer that has a service", quality("peer"), 0.5)
+		// embed.text has no runner, and so no chain.
+		if chains, err := r.Chains(t.Context()); err != nil || len(chains) != 1 {
+			t.Errorf("%+v %v", chains, err)
+		}
+	})
+}
+
 // TestDevicesComeAndGo: what one device can is news for all of its scope, at once.
 func TestDevicesComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
