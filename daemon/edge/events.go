@@ -95,6 +95,13 @@ func (s *events) delivered() bool {
 	return s.events > 0
 }
 
+// hasBegun reports whether the header went out.
+func (s *events) hasBegun() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.begun
+}
+
 // begin puts the header of a stream in place.
 func (s *events) begin() {
 	h := s.w.Header()

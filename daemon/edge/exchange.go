@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"mime"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain/walk"
@@ -138,7 +134,7 @@ func (x *exchange) finish(res walk.Result, err error) {
 		x.stream.finish(nil)
 	case x.spoilt != nil:
 		x.refuse(x.spoilt.fail())
-	case res.End == walk.Left || x.r.Context().Err() != nil:
+	case x.r.Context().Err() != nil || res.End == walk.Left && x.begun():
 		x.leave()
 	case err != nil:
 		f := failureOf(err)
@@ -157,14 +153,15 @@ func (x *exchange) finish(res walk.Result, err error) {
 // whole one would be.
 func (x *exchange) leave() {
 	x.code = "client_aborted"
-	begun := x.wrote || x.stream != nil && x.stream.stop()
-	if !begun {
-		x.status = statusLeft
-		x.w.WriteHeader(statusLeft)
-		return
+	if x.begun() {
+		panic(http.ErrAbortHandler)
 	}
-	panic(http.ErrAbortHandler)
+	x.status = statusLeft
+	x.w.WriteHeader(statusLeft) // for nobody
 }
+
+// begun reports whether a part of the answer may have reached the caller.
+func (x *exchange) begun() bool { return x.wrote || x.stream != nil && x.stream.hasBegun() }
 
 // refuse writes a failure: as the whole answer, or as a stream's last event.
 func (x *exchange) refuse(f failure) {
@@ -182,7 +179,7 @@ func (x *exchange) refuse(f failure) {
 	if f.retry > 0 {
 		h.Set("Retry-After", seconds(f.retry))
 	}
-	if x.attempts > 0 {
+	if x.attempts > 0 && x.option != "" {
 		h.Set(headerOption, x.option)
 		h.Set(headerAttempts, strconv.Itoa(x.attempts))
 	}
@@ -229,88 +226,6 @@ func (x *exchange) write(b []byte) error {
 		x.first = time.Since(x.began)
 	}
 	return err
-}
-
-// readBody reads the body into w after the checks that need none of it.
-//
-// The bytes are made anew for each request and never pooled: an HTTP transport
-// may go on reading a request's body for a moment after the call was cancelled,
-// and would then send another caller's words.
-func (x *exchange) readBody(w *Work) *Refusal {
-	r, l := x.r, x.edge.limits
-	if refusal := checkContent(r.Header); refusal != nil {
-		return refusal
-	}
-	if r.ContentLength > l.Body {
-		return tooLarge(l)
-	}
-	x.rc.SetReadDeadline(time.Now().Add(l.BodyRead)) // unsupported only in tests
-	// Half a promise costs nothing: only who sent 64 KiB gets the rest set aside.
-	size := int64(64 << 10)
-	if r.ContentLength >= 0 {
-		size = min(size, r.ContentLength+1) // one more, to see the end
-	}
-	b := make([]byte, 0, size)
-	for {
-		n, err := r.Body.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if int64(len(b)) > l.Body {
-			return tooLarge(l)
-		}
-		if err == io.EOF {
-			break
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return invalid("body: it did not arrive within %s", l.BodyRead)
-		}
-		if err != nil {
-			return invalid("body: it ended early, after %d bytes", len(b))
-		}
-		if len(b) == cap(b) {
-			b = grow(b, r.ContentLength)
-		}
-	}
-	x.bodyRead = true
-	x.rc.SetReadDeadline(time.Time{})
-	x.in = int64(len(b))
-	if len(b) == 0 {
-		return invalid("body: missing: send a JSON object")
-	}
-	w.Body = b
-	return nil
-}
-
-func tooLarge(l Limits) *Refusal {
-	return Refuse(RequestTooLarge, "the body is over %d bytes", l.Body)
-}
-
-// grow makes room: for the whole promised length, or twice as much.
-func grow(b []byte, promised int64) []byte {
-	size := 2*cap(b) + 512
-	if promised > int64(len(b)) {
-		size = int(promised) + 1
-	}
-	return append(make([]byte, 0, size), b...)
-}
-
-// checkContent demands JSON as it is. A page of a foreign site can send other
-// types without a preflight.
-func checkContent(h http.Header) *Refusal {
-	if enc := h["Content-Encoding"]; len(enc) > 1 || len(enc) == 1 && !strings.EqualFold(enc[0], "identity") {
-		return Refuse(UnsupportedMediaType, "Content-Encoding: the body must not be compressed")
-	}
-	types := h["Content-Type"]
-	if len(types) == 1 {
-		if types[0] == "application/json" {
-			return nil
-		}
-		media, params, err := mime.ParseMediaType(types[0])
-		charset, given := params["charset"]
-		if err == nil && media == "application/json" && (!given || strings.EqualFold(charset, "utf-8")) {
-			return nil
-		}
-	}
-	return Refuse(UnsupportedMediaType, "Content-Type: want application/json, in UTF-8")
 }
 
 // close recovers from a panic of a handler or worker, and logs the request.

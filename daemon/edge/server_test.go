@@ -1,0 +1,262 @@
+package edge
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain/walk"
+)
+
+func TestRefusedBeforeTheBody(t *testing.T) {
+	for _, c := range []struct{ name, head, status, code string }{
+		{"wrong key", "Authorization: Bearer nope\r\nContent-Type: application/json\r\n", "401", "unauthorized"},
+		{"no key", "Content-Type: application/json\r\n", "401", "unauthorized"},
+		{"two keys", "Authorization: Bearer " + testKey + "\r\nAuthorization: Bearer " + testKey + "\r\nContent-Type: application/json\r\n", "401", "unauthorized"},
+		{"content type", "Authorization: Bearer " + testKey + "\r\nContent-Type: text/plain\r\n", "415", "unsupported_media_type"},
+		{"encoding", "Authorization: Bearer " + testKey + "\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n", "415", "unsupported_media_type"},
+		{"foreign host", "X-Host: evil.example\r\n", "400", "invalid_request"},
+		{"header", "Authorization: Bearer " + testKey + "\r\nX-Chordwheel-Bugdet: batch\r\n", "400", "invalid_request"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, func(context.Context, *Work, walk.Deliver) (walk.Result, error) {
+					t.Error("work was done")
+					return answered()
+				})
+				defer r.close()
+				host := "localhost"
+				if c.name == "foreign host" {
+					host = "evil.example"
+				}
+				conn := r.raw("POST /v1/chat/completions HTTP/1.1\r\nHost: " + host + "\r\n" + c.head + "Content-Length: 1000\r\n\r\n")
+				defer conn.Close()
+				began := time.Now()
+				res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil || time.Since(began) != 0 {
+					t.Fatalf("%v after %s", err, time.Since(began))
+				}
+				head, _ := httputil.DumpResponse(res, true)
+				got := string(head)
+				if _, err := conn.Read(make([]byte, 1)); err == nil || time.Since(began) > 2*time.Second {
+					t.Errorf("the connection is open: %v after %s", err, time.Since(began))
+				}
+				if !strings.HasPrefix(got, "HTTP/1.1 "+c.status) || !strings.Contains(got, `"code":"`+c.code+`"`) || !strings.Contains(got, "Connection: close\r\n") {
+					t.Errorf("got %q", got)
+				}
+			})
+		})
+	}
+}
+
+func TestOverload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := newRig(t, func(_ context.Context, _ *Work, deliver walk.Deliver) (walk.Result, error) {
+			<-release
+			if err := deliver(attempt(1), event("{}")); err != nil {
+				t.Error(err)
+			}
+			return answered()
+		}, func(c *Config) { c.Limits.InFlight = 2 })
+		defer r.close()
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { slurp(t, r.mustPost(helloReq).Body) })
+		}
+		synctest.Wait()
+		conn := r.raw("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + testKey + "\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
+		if got := slurp(t, conn); !strings.HasPrefix(got, "HTTP/1.1 503") || !strings.Contains(got, `"code":"overloaded"`) || !strings.Contains(got, "Retry-After: 1\r\n") {
+			t.Errorf("got %q", got)
+		}
+		conn.Close()
+		if res, err := r.client.Get("http://localhost/healthz"); err != nil || res.StatusCode != 200 {
+			t.Errorf("healthz under load: %v, %v", res, err)
+		} else {
+			res.Body.Close()
+		}
+		close(release)
+		wg.Wait()
+		if got := slurp(t, r.mustPost(helloReq).Body); got != "{}" {
+			t.Errorf("after the load: %q", got)
+		}
+	})
+}
+
+func TestSlowCallers(t *testing.T) {
+	for _, c := range []struct {
+		name, head string
+		after      time.Duration
+		status     string
+	}{
+		{"header", "POST /v1/chat/completions HTTP/1.1\r\nHost: loc", 5 * time.Second, ""},
+		{"body", "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + testKey + "\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", 31 * time.Second, "HTTP/1.1 400"},
+		{"idle", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", time.Minute, "HTTP/1.1 200"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, func(context.Context, *Work, walk.Deliver) (walk.Result, error) { return answered() })
+				defer r.close()
+				began := time.Now()
+				conn := r.raw(c.head)
+				got, _ := io.ReadAll(conn)
+				if d := time.Since(began).Truncate(time.Second); d != c.after || !strings.HasPrefix(string(got), c.status) {
+					t.Errorf("cut after %s with %q", d, got)
+				}
+				conn.Close()
+			})
+		})
+	}
+}
+
+func TestConnectionCap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(context.Context, *Work, walk.Deliver) (walk.Result, error) { return answered() }, func(c *Config) { c.Limits.Conns = 3 })
+		defer r.close()
+		var open []net.Conn
+		for range 3 {
+			c, err := r.net.dial(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, c)
+		}
+		over, err := r.net.dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := over.Read(make([]byte, 1)); err == nil {
+			t.Errorf("a connection over the cap got %d bytes", n)
+		}
+		open[0].Close()
+		synctest.Wait()
+		if res, err := r.client.Get("http://localhost/healthz"); err != nil {
+			t.Errorf("a freed place is not given again: %v", err)
+		} else {
+			res.Body.Close()
+		}
+		for _, c := range open[1:] {
+			c.Close()
+		}
+	})
+}
+
+func TestShutdownLetsWorkEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(_ context.Context, _ *Work, deliver walk.Deliver) (walk.Result, error) {
+			for range 20 {
+				time.Sleep(time.Second)
+				if err := deliver(attempt(1), event("{}")); err != nil {
+					t.Error(err)
+				}
+			}
+			return answered()
+		})
+		got := make(chan string, 1)
+		go func() { got <- slurp(t, r.mustPost(streamReq).Body) }()
+		time.Sleep(5500 * time.Millisecond)
+		began := time.Now()
+		r.close()
+		if d := time.Since(began); d < 14*time.Second || d > 16*time.Second {
+			t.Errorf("shutdown took %s, the work had 14.5s left", d)
+		}
+		if s := <-got; strings.Count(s, "data: {}") != 20 || !strings.HasSuffix(s, "data: [DONE]\n\n") {
+			t.Errorf("the stream in work got %q", s)
+		}
+		if err := r.edge.Shutdown(context.Background()); err != nil {
+			t.Errorf("a second shutdown: %v", err)
+		}
+		if err := r.edge.Serve(newPipes()); err != nil {
+			t.Errorf("serve after shutdown: %v", err)
+		}
+	})
+}
+
+func TestShutdownCutsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(ctx context.Context, _ *Work, _ walk.Deliver) (walk.Result, error) {
+			<-ctx.Done()
+			return walk.Result{End: walk.Left}, nil
+		})
+		done := make(chan error, 1)
+		go func() {
+			res, err := r.post(context.Background(), helloReq)
+			if err == nil {
+				res.Body.Close()
+			}
+			done <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := r.edge.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(began); d != 3*time.Second {
+			t.Errorf("shutdown took %s, want 3s", d)
+		}
+		<-done
+		<-r.served
+		r.client.CloseIdleConnections()
+	})
+}
+
+func TestThousandAborts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inside atomic.Int32
+		r := newRig(t, func(ctx context.Context, w *Work, deliver walk.Deliver) (walk.Result, error) {
+			inside.Add(1)
+			defer inside.Add(-1)
+			for {
+				select {
+				case <-ctx.Done():
+					return walk.Result{End: walk.Left}, nil
+				case <-time.After(7 * time.Second):
+				}
+				if w.Stream && deliver(attempt(1), event("{}")) != nil {
+					return walk.Result{End: walk.Left}, nil
+				}
+			}
+		}, func(c *Config) { c.Limits.InFlight = 1000 })
+		rng := rand.New(rand.NewPCG(1, 2))
+		var wg sync.WaitGroup
+		for i := range 1000 {
+			after := time.Duration(rng.Int64N(int64(60 * time.Second)))
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), after)
+				defer cancel()
+				body := helloReq
+				if i%3 > 0 {
+					body = streamReq
+				}
+				res, err := r.post(ctx, body)
+				if err == nil {
+					_, _ = io.Copy(io.Discard, res.Body)
+					res.Body.Close()
+				}
+			})
+		}
+		wg.Wait()
+		synctest.Wait()
+		if n := inside.Load(); n != 0 {
+			t.Errorf("%d workers still run", n)
+		}
+		r.edge.gate.mu.Lock()
+		if r.edge.gate.n != 0 {
+			t.Errorf("%d places still taken", r.edge.gate.n)
+		}
+		r.edge.gate.mu.Unlock()
+		r.close()
+	})
+}
