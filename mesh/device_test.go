@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/event"
+	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/chordwheel/chordwheel/mesh"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
@@ -368,4 +369,21 @@ func TestDeviceConfigIsChecked(t *testing.T) {
 	if _, err := mesh.NewDevice(good); err != nil {
 		t.Error(err)
 	}
+}
+
+// A device dials its pinned hub and nobody else, whoever names them.
+func TestDevicesDialOnlyTheirHub(t *testing.T) {
+	run(t, 1, func(t *testing.T, w *world) {
+		stranger := w.rogue(2)
+		if err := w.devices[0].Host().Connect(t.Context(), peer.AddrInfo{ID: stranger.ID(), Addrs: stranger.Addrs()}); err == nil {
+			t.Error("dialled a stranger")
+		}
+		before := w.devices[0].DialsAsked()
+		attacker := w.rogue(3, 1)
+		time.Sleep(3 * time.Second)
+		attacker.prune(w.devices[0].Host().ID(), mesh.PolicyTopic(testMesh, home.Scope), stranger)
+		if n := w.devices[0].DialsAsked() - before; n != 0 || len(stranger.Network().Conns()) != 0 {
+			t.Errorf("a hostile PRUNE made it ask for %d dials", n)
+		}
+	})
 }

@@ -231,3 +231,31 @@ func TestHubConfigIsChecked(t *testing.T) {
 		t.Errorf("closing what never started: %v", err)
 	}
 }
+
+func TestNodesSayWhatTheyAre(t *testing.T) {
+	run(t, 0, func(t *testing.T, w *world) {
+		r := w.rogue(1, 0)
+		store := r.Peerstore()
+		w.within(time.Second, "identify", func() bool { _, err := store.Get(w.hub.Host().ID(), "AgentVersion"); return err == nil })
+		agent, _ := store.Get(w.hub.Host().ID(), "AgentVersion")
+		version, _ := store.Get(w.hub.Host().ID(), "ProtocolVersion")
+		if agent != "chordwheel/test" || version != mesh.WireVersion {
+			t.Errorf("agent %v, protocol version %v", agent, version)
+		}
+	})
+}
+
+func TestDroppedPeers(t *testing.T) {
+	run(t, 2, func(t *testing.T, w *world) {
+		if err := w.hub.Drop(w.devices[0].PeerID()); err != nil {
+			t.Fatal(err)
+		}
+		if p := w.hub.Stats().Peers; len(p) != 1 || p[0] != w.devices[1].PeerID() {
+			t.Errorf("connected: %v", p)
+		}
+		if err := w.hub.Drop("nobody"); err == nil {
+			t.Error("dropped nobody")
+		}
+		w.within(time.Minute, "it comes back, and the handler decides", w.devices[0].HubReachable)
+	})
+}

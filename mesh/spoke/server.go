@@ -3,6 +3,7 @@ package spoke
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"log/slog"
@@ -29,14 +30,17 @@ type Handler interface {
 	Protest(ctx context.Context, from chain.PeerID, p wire.Protest) (wire.ProtestReply, error)
 }
 
-// Caps on sessions. A session holds one frame at most, so half-read frames of
-// strangers cost a peer's 4 MB and 256 MB in the worst case that every one of
-// them pays with a connection.
+// Caps on sessions and on what they hold. A session has one frame at a time;
+// frames over 16 KiB (enough for nearly every one) take room from a budget, one
+// for members and a smaller one for those who have not proved that they are.
 const (
 	SessionsPerPeer = 4
 	Sessions        = 2048
 	requests        = 100_000 // of one session; then the device opens another
 	maxStrikes      = 3       // refused hellos of one session
+	small           = 16 << 10
+	memberRoom      = 64 << 20
+	strangerRoom    = 16 << 20
 )
 
 // Server is the hub's half. Give its Serve to the host as the stream handler.
@@ -53,13 +57,15 @@ type Server struct {
 	group    sync.WaitGroup
 
 	refused atomic.Uint64
+
+	members, strangers room
 }
 
 // NewServer makes a server. It starts nothing.
 func NewServer(handler Handler, log *slog.Logger) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{handler: handler, log: log, ctx: ctx, cancel: cancel,
-		sessions: map[network.Stream]peer.ID{}, perPeer: map[peer.ID]int{}}
+		sessions: map[network.Stream]peer.ID{}, perPeer: map[peer.ID]int{}, members: room{most: memberRoom}, strangers: room{most: strangerRoom}}
 }
 
 // Serve runs one session to its end.
@@ -73,8 +79,12 @@ func (s *Server) Serve(stream network.Stream) {
 	defer s.leave(stream, from)
 	if err := s.session(stream, chain.PeerID(from.String())); err != nil {
 		code := network.StreamErrorCode(network.StreamProtocolViolation)
-		if s.ctx.Err() != nil {
+		switch {
+		case s.ctx.Err() != nil:
 			code = network.StreamShutdown
+		case errors.Is(err, errNoRoom):
+			s.refused.Add(1)
+			code = network.StreamResourceLimitExceeded
 		}
 		s.log.Debug("spoke session broken off", "peer", from.String(), "err", err)
 		_ = stream.ResetWithError(code)
@@ -145,8 +155,11 @@ func (s *Server) session(stream network.Stream, from chain.PeerID) error {
 		if greeted {
 			_ = stream.SetReadDeadline(time.Now().Add(frameTimeout))
 		}
-		var request wire.Request
-		err := wire.Read(in, wire.MaxControl, &request)
+		budget := &s.strangers
+		if greeted {
+			budget = &s.members
+		}
+		request, err := read(in, budget)
 		if err != nil && !errors.Is(err, wire.ErrMessage) {
 			return err // what follows cannot be read
 		}
@@ -164,6 +177,37 @@ func (s *Server) session(stream network.Stream, from chain.PeerID) error {
 		}
 	}
 	return nil
+}
+
+var errNoRoom = errors.New("no room for a frame of this size now")
+
+// room is a budget of bytes.
+type room struct {
+	used atomic.Int64
+	most int64
+}
+
+// read reads one request, with room for it taken from the budget.
+func read(in *bufio.Reader, budget *room) (request wire.Request, err error) {
+	var size uint64
+	for n := 1; n <= binary.MaxVarintLen32; n++ {
+		head, err := in.Peek(n)
+		if err != nil {
+			return request, err
+		}
+		if head[n-1] < 0x80 {
+			size, _ = binary.Uvarint(head)
+			break
+		}
+	}
+	if size > small && size <= wire.MaxControl { // what is larger is refused below
+		if budget.used.Add(int64(size)) > budget.most {
+			budget.used.Add(-int64(size))
+			return request, errNoRoom
+		}
+		defer budget.used.Add(-int64(size))
+	}
+	return request, wire.Read(in, wire.MaxControl, &request)
 }
 
 // answer makes the reply to one request that was read with err.

@@ -2,6 +2,7 @@ package spoke_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -73,7 +74,7 @@ func between(t *testing.T, handler spoke.Handler, story func(t *testing.T, p pai
 			defer h.Close()
 			hosts = append(hosts, h)
 		}
-		server := spoke.NewServer(handler, slog.New(slog.DiscardHandler))
+		server := spoke.NewServer(handler, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})))
 		defer server.Close()
 		hosts[0].SetStreamHandler(spoke.Protocol, server.Serve)
 		if err := hosts[1].Connect(t.Context(), peer.AddrInfo{ID: hosts[0].ID(), Addrs: hosts[0].Addrs()}); err != nil {
@@ -203,6 +204,58 @@ func TestRefusalsThatCannotBeSent(t *testing.T) {
 		_, err := p.open(t).Hello(t.Context(), hello)
 		if !errors.Is(err, &spoke.Refusal{Code: spoke.CodeInternal}) || strings.Contains(err.Error(), "\x1b") {
 			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Frames that are announced and do not come hold room, and when it is used up
+// strangers wait: members and small frames do not.
+func TestHalfSentFramesOfStrangers(t *testing.T) {
+	between(t, &script{}, func(t *testing.T, p pair) {
+		p.server.SetRoom(2 << 20)
+		member := p.open(t)
+		if _, err := member.Hello(t.Context(), hello); err != nil {
+			t.Fatal(err)
+		}
+		head := binary.AppendUvarint(nil, 1<<20)
+		var slow []network.Stream
+		for range 3 {
+			s, err := p.device.NewStream(t.Context(), p.hub.ID(), spoke.Protocol)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Write(append(head, 0xa1)); err != nil {
+				t.Fatal(err)
+			}
+			slow = append(slow, s)
+			time.Sleep(time.Second) // streams of one connection may overtake each other
+		}
+		_, err := slow[2].Read(make([]byte, 1))
+		var reset *network.StreamError
+		if !errors.As(err, &reset) || reset.ErrorCode != network.StreamResourceLimitExceeded {
+			t.Errorf("the third megabyte: %v", err)
+		}
+		big := wire.Report{BootID: "b"}
+		for range 4000 {
+			big.Counters = append(big.Counters, wire.Counter{Slot: home, Option: "provider/model"})
+		}
+		if _, err := member.Report(t.Context(), big); err != nil {
+			t.Errorf("a member's large report: %v", err)
+		}
+		if _, err := p.open(t).Hello(t.Context(), hello); err != nil {
+			t.Errorf("another's small hello: %v", err)
+		}
+		time.Sleep(30 * time.Second)
+		s, err := p.device.NewStream(t.Context(), p.hub.ID(), spoke.Protocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Write(append(head, 0xa1)); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.SetReadDeadline(time.Now().Add(time.Second))
+		if _, err := s.Read(make([]byte, 1)); errors.As(err, &reset) && reset.Remote {
+			t.Errorf("the room did not come back: %v", err)
 		}
 	})
 }
