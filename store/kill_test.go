@@ -3,7 +3,6 @@ package store_test
 import (
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -44,44 +43,61 @@ func work(args []string) int {
 	}
 }
 
+// promises are the highest numbers that work said to be on disk.
+type promises map[string]uint64
+
+// hear takes up a line of work.
+func (p promises) hear(line string) error {
+	var what, of string
+	var n uint64
+	if _, err := fmt.Sscan(line, &what, &of, &n); err != nil {
+		return fmt.Errorf("line %q", line)
+	}
+	p[what+" "+of] = n
+	return nil
+}
+
+// kept checks that what was promised is there, and nothing by halves. What was
+// stored and not promised yet counts as promised from then on.
+func (p promises) kept(d device) error {
+	for _, slot := range killSlots {
+		want, got, mark := p["chain "+slot.String()], number(d, slot), d.marks.Get(slot).Seq
+		if got < want || got > want+uint64(len(killSlots)) || mark != got {
+			return fmt.Errorf("%s: promised %d, chain %d, mark %d, refused %v", slot, want, got, mark, d.refused)
+		}
+		p["chain "+slot.String()] = got
+	}
+	var one, two uint64
+	ok1, err1 := d.store.Bucket("notes").Get("one", &one)
+	ok2, err2 := d.store.Bucket("notes").Get("two", &two)
+	if err1 != nil || err2 != nil || ok1 != ok2 || one != two || one < p["record -"] {
+		return fmt.Errorf("promised %d, records %d and %d, %v, %v", p["record -"], one, two, err1, err2)
+	}
+	if s := d.store.Status(); s.Replaced > 0 || s.Skipped > 0 {
+		return fmt.Errorf("status %+v", s)
+	}
+	return nil
+}
+
 // A writer is killed at random moments, its first start among them. What it
 // was promised is there at the next start, nothing is there by halves, and no
 // file is set aside.
 func TestKilledAtRandomMoments(t *testing.T) {
 	random := storetest.Random(t, *seed)
 	path := filepath.Join(t.TempDir(), "data")
-	promised := make(map[string]uint64)
+	promised := make(promises)
 	for round := range *kills {
 		most := 60 * time.Millisecond
 		if round%3 == 0 {
 			most = 400 * time.Millisecond
 		}
 		for _, line := range storetest.Kill(t, random, most, "work", path) {
-			var what, of, number string
-			if _, err := fmt.Sscan(line, &what, &of, &number); err != nil {
-				t.Fatalf("line %q", line)
-			}
-			n, err := strconv.ParseUint(number, 10, 64)
-			must(t, err)
-			promised[what+" "+of] = n
+			must(t, promised.hear(line))
 		}
 		o, log := logged()
 		d := start(t, path, o, now)
-		for _, slot := range killSlots {
-			want, got, mark := promised["chain "+slot.String()], number(d, slot), d.marks.Get(slot).Seq
-			if got < want || got > want+uint64(len(killSlots)) || mark != got {
-				t.Fatalf("round %d: %s: promised %d, chain %d, mark %d, refused %v", round, slot, want, got, mark, d.refused)
-			}
-			promised["chain "+slot.String()] = got // of an Accept that was not answered
-		}
-		var one, two uint64
-		ok1, err1 := d.store.Bucket("notes").Get("one", &one)
-		ok2, err2 := d.store.Bucket("notes").Get("two", &two)
-		if err1 != nil || err2 != nil || ok1 != ok2 || one != two || one < promised["record -"] {
-			t.Fatalf("round %d: promised %d, records %d and %d, %v, %v", round, promised["record -"], one, two, err1, err2)
-		}
-		if s := d.store.Status(); s.Replaced > 0 || s.Skipped > 0 {
-			t.Fatalf("round %d: %+v; log: %s", round, s, log)
+		if err := promised.kept(d); err != nil {
+			t.Fatalf("round %d: %v; log: %s", round, err, log)
 		}
 		stop(t, d)
 		must(t, store.Check(filepath.Join(path, "chordwheel.db")))

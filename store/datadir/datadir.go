@@ -102,6 +102,9 @@ func makeDir(path string) error {
 		if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("data directory: %w", err)
 		}
+		if err := syncDir(filepath.Dir(path)); err != nil {
+			return fmt.Errorf("data directory: %w", err)
+		}
 		info, err = os.Lstat(path)
 	}
 	switch {
