@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
@@ -43,6 +45,20 @@ func benchServer(b *testing.B) *httptest.Server {
 	return s
 }
 
+// processor reports the processor time of an operation, of all goroutines: on a
+// busy machine it is the figure to compare.
+func processor(b *testing.B) {
+	used := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	begin := used()
+	b.Cleanup(func() { b.ReportMetric(float64(used()-begin)/float64(b.N), "cpu-ns/op") })
+}
+
 // BenchmarkCall compares a call of the adapter with the floor: a request on the
 // same transport whose answer is copied away unread. Compare the figures of one
 // run only; the server's work is in both.
@@ -55,6 +71,7 @@ func BenchmarkCall(b *testing.B) {
 			u, _ := join(s.URL+"/v1", completionsPath)
 			buf := make([]byte, 32<<10)
 			b.ReportAllocs()
+			processor(b)
 			for b.Loop() {
 				r := (&http.Request{Method: "POST", URL: u, Host: u.Host, Header: http.Header{"Content-Type": contentType}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 					Body: io.NopCloser(bytes.NewReader(c.Request.Body)), ContentLength: int64(len(c.Request.Body))}).WithContext(b.Context())
@@ -71,6 +88,7 @@ func BenchmarkCall(b *testing.B) {
 		b.Run(mode+"/adapter", func(b *testing.B) {
 			a := newAdapter(b)
 			b.ReportAllocs()
+			processor(b)
 			n := 0
 			for b.Loop() {
 				if o := a.Run(b.Context(), c, func(walk.Chunk) error { n++; return nil }); o.Class != chain.OK {
@@ -90,6 +108,7 @@ func BenchmarkChunk(b *testing.B) {
 			w := answer{reading: reading{part: "delta", model: quote("auto"), hide: true}}
 			b.SetBytes(int64(len(event)))
 			b.ReportAllocs()
+			processor(b)
 			var e *events
 			for b.Loop() {
 				if e == nil {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"errors"
 	"io"
 )
@@ -146,6 +147,22 @@ func options(s *scan, e *edits) {
 		}
 		e.list[slot].with = []byte(add)
 	}
+}
+
+// copied is the size up to which an edited text is copied. net/http sends
+// headers and body in one packet only when the body is a reader of the standard
+// library; above, a packet more is cheaper than the copy.
+const copied = 64 << 10
+
+// bodyMaker gives a function that makes readers of an edited text, each from
+// its beginning.
+func bodyMaker(b []byte, e *edits) func() io.ReadCloser {
+	size := e.size(len(b))
+	if size > copied {
+		return func() io.ReadCloser { return newSpliced(b, e) }
+	}
+	text := e.apply(make([]byte, 0, size), b)
+	return func() io.ReadCloser { return io.NopCloser(bytes.NewReader(text)) }
 }
 
 // spliced reads a text with its edits, without a copy of it.

@@ -141,15 +141,16 @@ func newRequest(c *adapter.Call, u *url.URL, changes *edits) *http.Request {
 	if c.Secret != "" {
 		h["Authorization"] = []string{"Bearer " + c.Secret.Reveal()}
 	}
+	bodies := bodyMaker(c.Request.Body, changes)
 	resent := false
 	return &http.Request{Method: http.MethodPost, URL: u, Host: u.Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		ContentLength: int64(changes.size(len(c.Request.Body))), Body: newSpliced(c.Request.Body, changes),
+		ContentLength: int64(changes.size(len(c.Request.Body))), Body: bodies(),
 		GetBody: func() (io.ReadCloser, error) {
 			if resent {
 				return nil, errResent
 			}
 			resent = true
-			return newSpliced(c.Request.Body, changes), nil
+			return bodies(), nil
 		}}
 }
 

@@ -44,6 +44,26 @@ func TestWhatTheUpstreamGetsToSee(t *testing.T) {
 	}
 }
 
+func TestLargeRequestsArriveWhole(t *testing.T) {
+	p := providertest.New(t)
+	for _, size := range []int{copied - 100, copied, copied + 100, 4 << 20} {
+		c := chat(p.Endpoint(), true)
+		c.Request.Body = []byte(`{"messages":[{"role":"user","content":"` + strings.Repeat("x", size) + `"}],"model":"auto","stream":true}`)
+		before := string(c.Request.Body)
+		if _, o := collect(t.Context(), newAdapter(t), c); o.Class != chain.OK {
+			t.Fatalf("%d: %s", size, o.Class)
+		}
+		seen := p.Requests()
+		want := `{"stream_options":{"include_usage":true},` + strings.Replace(before[1:], `"auto"`, `"small"`, 1)
+		if got := string(seen[len(seen)-1].Body); got != want {
+			t.Errorf("%d: a body of %d bytes, want %d", size, len(got), len(want))
+		}
+		if string(c.Request.Body) != before {
+			t.Errorf("%d: the caller's body was changed", size)
+		}
+	}
+}
+
 func TestTheUsageEventIsForThoseWhoAsked(t *testing.T) {
 	p := providertest.New(t)
 	for _, asked := range []bool{true, false} {
