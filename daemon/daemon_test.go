@@ -385,6 +385,21 @@ func TestAKeyGoesToItsOwnOptionAndNowhereElse(t *testing.T) {
 	})
 }
 
+func TestARefusedKeyIsProtestedWithTheNextReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := joined(t, "alpha/small keys=alpha | beta/small")
+		b.provider.fail("alpha/small", chain.Credentials)
+		if text, _, _ := b.ask(edge.Work{}); text != "answer of beta/small" {
+			t.Fatalf("%q", text)
+		}
+		time.Sleep(time.Minute)
+		reports, _, _ := b.hub.take()
+		if len(reports) != 1 || len(reports[0].Protests) != 1 || reports[0].Protests[0].Failed[0] != (chain.Failure{Option: "alpha/small", Class: chain.Credentials}) {
+			t.Errorf("reports %+v", reports)
+		}
+	})
+}
+
 func TestALocalOptionRunsAsThisDeviceConfiguredIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := joined(t, "local/other/x adapter=openai | local/own/m adapter=process endpoint=http://10.0.0.1/steal model=other keys=alpha")

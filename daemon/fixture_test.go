@@ -76,6 +76,13 @@ func (h *hub) set(away bool) {
 	}
 }
 
+// valid holds the device to the rules of the wire.
+func (h *hub) valid(m interface{ Validate() error }) {
+	if err := m.Validate(); err != nil {
+		h.t.Errorf("the device sent a message that the wire refuses: %v", err)
+	}
+}
+
 func (h *hub) reach() error {
 	h.calls++
 	if h.away {
@@ -90,6 +97,7 @@ func (h *hub) Hello(_ context.Context, q wire.Hello) (wire.Welcome, error) {
 	if err := h.reach(); err != nil {
 		return wire.Welcome{}, err
 	}
+	h.valid(&q)
 	h.hellos = append(h.hellos, q)
 	w := wire.Welcome{Now: chain.InstantOf(time.Now()), Stay: true}
 	if q.Invitation != nil {
@@ -131,6 +139,7 @@ func (h *hub) Report(_ context.Context, r wire.Report) (wire.ReportReply, error)
 	if err := h.reach(); err != nil {
 		return wire.ReportReply{}, err
 	}
+	h.valid(&r)
 	h.reports = append(h.reports, r)
 	if h.lose {
 		return wire.ReportReply{}, errAway
@@ -157,6 +166,7 @@ func (h *hub) Protest(_ context.Context, p wire.Protest) (wire.ProtestReply, err
 	if err := h.reach(); err != nil {
 		return wire.ProtestReply{}, err
 	}
+	h.valid(&p)
 	h.protests = append(h.protests, p)
 	if h.extend == nil {
 		return wire.ProtestReply{Reason: "nothing is withheld"}, nil

@@ -135,9 +135,7 @@ func (r *run) hooks(direct bool) walk.Hooks {
 		},
 		Hub:     func() bool { return d.nodeNow().HubReachable() },
 		Measure: func(m walk.Measurement) { d.measured(r.chain, m) },
-		Notice: func(f chain.Failure, key string) {
-			d.cfg.Log.Warn("a key rests: it was refused, or is not in the ring", "option", f.Option, "key", key, "class", f.Class)
-		},
+		Notice:  r.keyRests,
 	}
 	if direct {
 		return h
@@ -148,6 +146,14 @@ func (r *run) hooks(direct bool) walk.Hooks {
 		h.Protest = r.protest
 	}
 	return h
+}
+
+// keyRests says that a key was refused or is missing, to the owner at once and to
+// the hub with the next report.
+func (r *run) keyRests(f chain.Failure, key string) {
+	r.daemon.cfg.Log.Warn("a key rests: it was refused, or is not in the ring", "option", f.Option, "key", key, "class", f.Class)
+	r.daemon.reports.Queue(wire.Protest{Slot: r.chain.Slot(), Body: r.chain.Head().Body, Nonce: newNonce(), Failed: []chain.Failure{f}})
+	r.daemon.kick()
 }
 
 // current looks an option up in the chain that is in force now: what was

@@ -23,6 +23,7 @@ import (
 const (
 	maxCounters     = 1024
 	maxMeasurements = 512
+	maxProtests     = 16
 )
 
 // Collector gathers measurements and packs them into batches. It is safe for
@@ -36,6 +37,7 @@ type Collector struct {
 	from     time.Time
 	counters map[counted]*wire.Counter
 	sample   []wire.Measurement
+	protests []wire.Protest
 	dropped  uint64
 	news     bool
 	inFlight *wire.Report
@@ -100,8 +102,24 @@ func (c *Collector) count(slot chain.Slot, m walk.Measurement) bool {
 	return true
 }
 
+// Queue keeps a protest that nobody waits for, for the next batch: a key that
+// was refused. One of the same option and class that waits already says enough.
+func (c *Collector) Queue(p wire.Protest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, waits := range c.protests {
+		if waits.Slot == p.Slot && slices.Equal(waits.Failed, p.Failed) {
+			return
+		}
+	}
+	if len(c.protests) < maxProtests {
+		c.protests = append(c.protests, p)
+		c.news = true
+	}
+}
+
 // News reports whether something happened that the hub should hear soon: a
-// failure since the last batch.
+// failure or a protest since the last batch.
 func (c *Collector) News() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,8 +130,11 @@ func (c *Collector) News() bool {
 func (c *Collector) Waiting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.inFlight != nil || len(c.counters) > 0 || c.dropped > 0
+	return c.inFlight != nil || c.some()
 }
+
+// some reports whether there is anything for a new batch.
+func (c *Collector) some() bool { return len(c.counters) > 0 || len(c.protests) > 0 || c.dropped > 0 }
 
 // Next gives the batch to send, or false if there is nothing to say. A batch
 // that was not acknowledged is given again, unchanged, before a new one is made.
@@ -124,11 +145,11 @@ func (c *Collector) Next(now time.Time) (wire.Report, bool) {
 	if c.inFlight != nil {
 		return *c.inFlight, true
 	}
-	if len(c.counters) == 0 && c.dropped == 0 {
+	if !c.some() {
 		return wire.Report{}, false
 	}
 	c.seq++
-	r := wire.Report{BootID: c.bootID, Seq: c.seq, From: chain.InstantOf(c.from), To: chain.InstantOf(now), Measurements: c.sample, Dropped: c.dropped}
+	r := wire.Report{BootID: c.bootID, Seq: c.seq, From: chain.InstantOf(c.from), To: chain.InstantOf(now), Measurements: c.sample, Protests: c.protests, Dropped: c.dropped}
 	for _, counter := range c.counters {
 		r.Counters = append(r.Counters, *counter)
 	}
@@ -136,7 +157,7 @@ func (c *Collector) Next(now time.Time) (wire.Report, bool) {
 		return compare(counted{a.Slot, a.Option, a.Peer}, counted{b.Slot, b.Option, b.Peer})
 	})
 	c.inFlight = &r
-	c.counters, c.sample, c.dropped, c.from, c.news = map[counted]*wire.Counter{}, nil, 0, now, false
+	c.counters, c.sample, c.protests, c.dropped, c.from, c.news = map[counted]*wire.Counter{}, nil, nil, 0, now, false
 	return r, true
 }
 

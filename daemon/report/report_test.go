@@ -8,6 +8,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/report"
+	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
 var (
@@ -121,5 +122,29 @@ func TestMemoryIsBoundedAndLossIsReported(t *testing.T) {
 	overflow := 5000 - counted
 	if r.Dropped != overflow+(counted-512) {
 		t.Errorf("dropped %d: want every one that is neither counted (%d) nor kept in detail (%d)", r.Dropped, overflow, counted-512)
+	}
+}
+
+func TestAProtestThatNobodyWaitsForGoesWithTheNextBatchOnce(t *testing.T) {
+	c := collector()
+	p := wire.Protest{Slot: slot, Failed: []chain.Failure{{Option: "a", Class: chain.Credentials}}}
+	for i := range 3 {
+		p.Nonce = string(rune('a' + i))
+		c.Queue(p)
+	}
+	if !c.News() || !c.Waiting() {
+		t.Error("a refused key is news")
+	}
+	r, ok := c.Next(start)
+	if !ok || len(r.Protests) != 1 || r.Protests[0].Nonce != "a" {
+		t.Fatalf("report %+v", r)
+	}
+	for i := range 100 {
+		p.Failed = []chain.Failure{{Option: chain.OptionID(rune('a' + i)), Class: chain.Credentials}}
+		c.Queue(p)
+	}
+	c.Acknowledge(r.Seq)
+	if r, _ := c.Next(start); len(r.Protests) != 16 {
+		t.Errorf("%d protests wait: want 16 at most", len(r.Protests))
 	}
 }
