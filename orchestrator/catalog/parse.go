@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,6 +24,7 @@ const (
 	maxPrimitives = 1_000
 	maxNames      = 256 // in the smaller lists
 	maxNesting    = 512
+	maxFields     = 1024 // lines that look like fields, at one indentation beside each other
 )
 
 // Parse reads a catalogue. name stands before each fault. The error is an
@@ -44,8 +46,8 @@ func (r *reader) file(b []byte) Catalog {
 		r.failAt(start, "the file has %d bytes, at most %d", len(b), MaxBytes)
 		return c
 	}
-	if at := tooDeep(b); at > 0 {
-		r.failAt(&token.Position{Line: at, Column: 1}, "nested too deep")
+	if at, what := tooMuch(b); at > 0 {
+		r.failAt(&token.Position{Line: at, Column: 1}, "%s", what)
 		return c
 	}
 	file, err := parser.ParseBytes(b, 0, parser.AllowDuplicateMapKey())
@@ -103,28 +105,58 @@ func syntaxError(err error) (*token.Position, string) {
 	return at, clip(strings.ReplaceAll(y.GetMessage(), "%", "%%"))
 }
 
-// tooDeep bounds the parser's recursion before it starts: it returns the line that
-// opens too many brackets or dashes, or 0.
-func tooDeep(b []byte) int {
-	line, brackets, dashes := 1, 0, 0
-	for i, c := range b {
-		switch c {
-		case '\n':
-			line, dashes = line+1, 0
-		case '[', '{':
-			brackets++
-		case ']', '}':
-			brackets = max(0, brackets-1)
-		case '-', '?', ':':
-			if i+1 < len(b) && (b[i+1] == ' ' || b[i+1] == '\t') {
-				dashes++
+// tooMuch finds, before the parser starts, what it would take too long or too
+// deep for: brackets and dashes within each other (it recurses), documents and
+// fields beside each other (its time is quadratic in them). No catalogue has
+// them. It gives the line and what is wrong with it, or 0.
+func tooMuch(b []byte) (line int, what string) {
+	brackets, documents := 0, 0
+	var fields []int // by indentation, since the last line with less of it
+	for text := range bytes.Lines(b) {
+		line++
+		dashes := 0
+		for i, c := range text {
+			switch c {
+			case '[', '{':
+				brackets++
+			case ']', '}':
+				brackets = max(0, brackets-1)
+			case '-', '?':
+				if i+1 < len(text) && (text[i+1] == ' ' || text[i+1] == '\t') {
+					dashes++
+				}
+			}
+			if brackets > maxNesting || dashes > maxNesting {
+				return line, "nested too deep"
 			}
 		}
-		if brackets > maxNesting || dashes > maxNesting*4 {
-			return line
+		if bytes.HasPrefix(text, []byte("---")) {
+			if documents++; documents > 2 {
+				return line, "a second document: a catalogue is one document"
+			}
+		}
+		indent := len(text) - len(bytes.TrimLeft(text, " "))
+		if indent >= maxNesting {
+			return line, "nested too deep"
+		}
+		body := bytes.TrimRight(text[indent:], "\r\n")
+		if len(body) == 0 || body[0] == '#' {
+			continue
+		}
+		if len(fields) > indent+1 {
+			fields = fields[:indent+1]
+		}
+		for len(fields) <= indent {
+			fields = append(fields, 0)
+		}
+		if body[0] == '-' {
+			continue
+		}
+		if fields[indent]++; fields[indent] > maxFields && bytes.ContainsRune(body, ':') {
+			return line, "too many fields in one mapping"
 		}
 	}
-	return 0
+	return 0, ""
 }
 
 func (r *reader) catalog(n ast.Node, c *Catalog) {

@@ -94,9 +94,14 @@ func TestProblemsAreBounded(t *testing.T) {
 }
 
 func TestNestingIsBounded(t *testing.T) {
-	for _, bomb := range []string{strings.Repeat("[", 1<<20), strings.Repeat("- ", 1<<20), strings.Repeat("{a: ", 1<<20), strings.Repeat("? ", 1<<20)} {
-		if _, err := Parse("c", []byte(bomb)); err == nil {
-			t.Errorf("accepted %.8s…", bomb)
+	for _, bomb := range []string{strings.Repeat("[", 1<<20), strings.Repeat("- ", 1<<20), strings.Repeat("{a: ", 1<<20), strings.Repeat("? ", 1<<20),
+		strings.Repeat("a: b\n", 1<<20), strings.Repeat("---\na\n", 1<<18), strings.Repeat(" ", 1<<20) + "a: b"} {
+		_, err := Parse("c", []byte(bomb))
+		if err == nil {
+			t.Fatalf("accepted %.8s…", bomb)
+		}
+		if strings.Count(err.Error(), "\n") > 0 {
+			t.Errorf("%.8s… was parsed", bomb)
 		}
 	}
 	if _, err := Parse("c", make([]byte, MaxBytes+1)); err == nil {
@@ -206,5 +211,27 @@ func TestExampleOfTheDocs(t *testing.T) {
 	}
 	if _, err := Parse("docs/catalogue.md", []byte(example)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestManyModels: what is large but honest is no bomb: a thousand models, on one
+// line or on a thousand, and the longest default.
+func TestManyModels(t *testing.T) {
+	models, defaults := make([]string, maxModels), make([]string, chain.MaxOptions)
+	for i := range models {
+		models[i] = fmt.Sprintf("{name: m%d, primitives: [p], price: {per_call: 1}, prior: {quality: 0.5}}", i)
+	}
+	for i := range defaults {
+		defaults[i] = fmt.Sprintf("\n      - a/m%d", i)
+	}
+	text := "providers:\n  - {name: a, adapter: fetch, models: [" + strings.Join(models, ", ") + "]}\n  - name: b\n    adapter: fetch\n    models:\n      - " +
+		strings.Join(models, "\n      - ") + "\nprimitives:\n  - name: p\n    default:" + strings.Join(defaults, "") + "\n"
+	if _, err := Parse("c", []byte(text)); err != nil {
+		t.Errorf("%.300s", err)
+	}
+	for _, over := range []string{strings.Replace(text, "models: [", "models: [{name: x, primitives: [p]}, ", 1), text + "\n      - b/m0\n"} {
+		if _, err := Parse("c", []byte(over)); err == nil || !strings.Contains(err.Error(), "at most") {
+			t.Errorf("one over a limit: %.200v", err)
+		}
 	}
 }
