@@ -57,33 +57,33 @@ func NewChainCache(s *Store, marks *datadir.Marks) *ChainCache {
 func (c *ChainCache) Accept(trust chain.Trust, slot chain.Slot, head, body []byte, now time.Time) (*chain.Chain, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	got, err := trust.Verify(slot, bytes.Clone(head), bytes.Clone(body), c.marks.Get(slot), now)
+	old, mark := c.chains[slot], c.marks.Get(slot)
+	if old != nil && c.unsure[slot] {
+		mark = old.Mark() // in force, though its mark may not be on disk
+	}
+	got, err := trust.Verify(slot, bytes.Clone(head), bytes.Clone(body), mark, now)
 	if err != nil {
 		return nil, err
 	}
-	if !c.marks.Room(slot) {
+	if !c.marks.Room(slot) || old == nil && len(c.chains) >= datadir.MaxMarks {
 		return nil, fmt.Errorf("chain of %s: %w: %d slots", slot, datadir.ErrFull, datadir.MaxMarks)
 	}
-	old := c.chains[slot]
 	c.chains[slot] = got
 	if old != nil && old.Mark() == got.Mark() && !c.unsure[slot] && c.epoch == c.s.epoch.Load() {
 		return got, nil
 	}
 	// The record goes first: a crash between the two leaves a chain above its
-	// mark, which Load verifies and takes. The other way round it would leave a
+	// mark, which Load verifies and takes. The other way round, and also if the
+	// mark were raised for a record that could not be written, it would leave a
 	// mark above every chain, and a device without any until the hub is back.
 	c.unsure[slot] = true
-	err = c.save()
-	if raised := c.marks.Raise(slot, got.Mark()); raised != nil {
-		c.unsure[slot], err = true, raised
-	}
-	if err != nil {
+	if err := c.save(); err != nil {
 		return got, fmt.Errorf("chain of %s: %w: %w", slot, ErrNotStored, err)
 	}
 	return got, nil
 }
 
-// save writes every chain that is not on disk.
+// save writes every chain that is not on disk, then its mark.
 func (c *ChainCache) save() error {
 	var stored map[chain.Slot]chain.CID
 	var epoch int64
@@ -111,7 +111,12 @@ func (c *ChainCache) save() error {
 		return err
 	}
 	c.stored, c.epoch = stored, epoch
-	clear(c.unsure)
+	for slot := range c.unsure {
+		if err := c.marks.Raise(slot, c.chains[slot].Mark()); err != nil {
+			return err
+		}
+		delete(c.unsure, slot)
+	}
 	return nil
 }
 
@@ -170,6 +175,11 @@ func (c *ChainCache) All() []*chain.Chain {
 func (c *ChainCache) Drop(slot chain.Slot) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if ch := c.chains[slot]; ch != nil && c.unsure[slot] {
+		if err := c.marks.Raise(slot, ch.Mark()); err != nil {
+			return fmt.Errorf("drop the chain of %s: %w", slot, err)
+		}
+	}
 	delete(c.chains, slot)
 	delete(c.unsure, slot)
 	delete(c.stored, slot)

@@ -173,3 +173,10 @@ func init() {
 }
 
 func touch(path string) error { return os.WriteFile(path, nil, 0o600) }
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	must(t, err)
+	return string(b)
+}
