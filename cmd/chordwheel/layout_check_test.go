@@ -269,13 +269,15 @@ func (s *source) at(n ast.Node) string {
 
 func checkFolder(name string, sources []*source, r row) []string {
 	var out []string
-	comment, pkg := "", ""
+	comment, pkg, bubble := "", "", inBubble(sources)
 	for _, s := range sources {
 		if most := s.most(); s.lines > most && !s.generated {
 			out = append(out, fmt.Sprintf("%s has %d lines, at most %d: split it by the nouns it holds", s.name, s.lines, most))
 		}
 		if s.test() {
-			out = append(out, checkSleeps(s)...)
+			if !bubble {
+				out = append(out, checkSleeps(s)...)
+			}
 			continue
 		}
 		pkg = s.file.Name.Name
@@ -396,14 +398,20 @@ func checkPure(s *source, why string) []string {
 	return out
 }
 
-// checkSleeps finds tests that wait for real time to pass: inside a synctest
-// bubble it costs nothing, outside it makes a slow test or a flaky one.
+// bubbles are packages that tests are put into virtual time with.
+var bubbles = []string{`"testing/synctest"`, `"` + module + `/mesh/sim"`}
+
+// inBubble reports whether one of a folder's tests uses virtual time: its
+// helpers are then taken to run there too.
+func inBubble(sources []*source) bool {
+	return slices.ContainsFunc(sources, func(s *source) bool {
+		return s.test() && slices.ContainsFunc(s.file.Imports, func(imp *ast.ImportSpec) bool { return slices.Contains(bubbles, imp.Path.Value) })
+	})
+}
+
+// checkSleeps finds tests that wait for real time to pass: in a bubble of
+// virtual time it costs nothing, outside it makes a slow test or a flaky one.
 func checkSleeps(s *source) []string {
-	for _, imp := range s.file.Imports {
-		if imp.Path.Value == `"testing/synctest"` {
-			return nil
-		}
-	}
 	var out []string
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		if x, ok := n.(*ast.SelectorExpr); ok && x.Sel.Name == "Sleep" {
