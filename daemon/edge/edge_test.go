@@ -97,7 +97,7 @@ func do(e *Edge, r *http.Request) *httptest.ResponseRecorder {
 }
 
 // errorOf decodes an answer in the error shape.
-func errorOf(t *testing.T, w *httptest.ResponseRecorder) ErrorDetail {
+func errorOf(t testing.TB, w *httptest.ResponseRecorder) ErrorDetail {
 	t.Helper()
 	var e ErrorResponse
 	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil {

@@ -2,9 +2,11 @@ package edge
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -93,5 +95,34 @@ func TestLengthAndChunks(t *testing.T) {
 		} else if got := <-bodies; got != helloReq {
 			t.Errorf("body %q", got)
 		}
+	})
+}
+
+// Whatever net/http takes for a request gets one complete answer: ours, in the
+// error shape where it is not a success, and never a panic.
+func FuzzServe(f *testing.F) {
+	const auth = "Host: localhost\r\nAuthorization: Bearer " + testKey + "\r\n"
+	f.Add([]byte("GET //v1/models/%2e%2e?x HTTP/1.1\r\n" + auth + "\r\n"))
+	f.Add([]byte("POST /v1/chat/completions HTTP/1.1\r\n" + auth + "Content-Type: application/json\r\nX-Chordwheel-Budget: 1s\r\nContent-Length: 63\r\n\r\n" + helloReq))
+	f.Add([]byte("POST /v1/chat/completions HTTP/1.1\r\n" + auth + "Content-Type: application/json;charset=utf-8\r\nContent-Length: 77\r\n\r\n" + streamReq))
+	f.Add([]byte("POST /api/v1/work/llm.chat HTTP/1.1\r\n" + auth + "Origin: null\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}x\r\n0\r\n\r\n"))
+	e := newEdge(f, answering(), func(c *Config) { c.Origins = []string{"https://app.example"} })
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(raw)))
+		if err != nil {
+			return
+		}
+		w := httptest.NewRecorder()
+		e.serve(w, r, len(raw)%2 == 0)
+		if id := w.Header().Get(headerRequestID); !fitsRequestID(id) {
+			t.Fatalf("request id %q", id)
+		}
+		if w.Code == http.StatusOK || w.Code == http.StatusNoContent || r.Method == http.MethodHead {
+			return
+		}
+		if w.Code == http.StatusInternalServerError {
+			t.Fatalf("a defect: %s", w.Body)
+		}
+		errorOf(t, w)
 	})
 }
