@@ -220,7 +220,7 @@ func (h *Hub) revoke(have *fleet.Device, why string) error {
 	if err := h.rotateTopics(d.Scopes, now); err != nil {
 		return err
 	}
-	h.outbox.revoked(signed)
+	h.outbox.revoked(signed, d.Peer)
 	h.note(Operation{Direction: "out", Kind: "revocation", Peer: d.Peer, Bytes: len(signed), Detail: why}, nil)
 	h.log.Warn("membership revoked", "device", d.Name, "peer", string(d.Peer), "why", why)
 	return h.resolveScopes(d.Scopes)

@@ -25,6 +25,7 @@ type outbox struct {
 	pending map[chain.Slot]invalidation
 	order   []chain.Slot
 	list    []byte
+	drop    []chain.PeerID
 	keys    []wire.TopicKey
 	rejoin  bool
 }
@@ -81,9 +82,11 @@ func (o *outbox) invalidate(slot chain.Slot, seq uint64, body chain.CID) {
 	o.poke()
 }
 
-func (o *outbox) revoked(list []byte) {
+// revoked publishes a list, and then closes the connections of peers.
+func (o *outbox) revoked(list []byte, peers ...chain.PeerID) {
 	o.mu.Lock()
 	o.list = list
+	o.drop = append(o.drop, peers...)
 	o.mu.Unlock()
 	o.poke()
 }
@@ -98,14 +101,19 @@ func (o *outbox) join(keys []wire.TopicKey) {
 // flush says all that waits, topics first: an invalidation needs its scope's.
 func (o *outbox) flush(ctx context.Context, p Publisher) {
 	o.mu.Lock()
-	keys, rejoin, list, order, pending := o.keys, o.rejoin, o.list, o.order, o.pending
-	o.rejoin, o.list, o.order, o.pending = false, nil, nil, map[chain.Slot]invalidation{}
+	keys, rejoin, list, drop, order, pending := o.keys, o.rejoin, o.list, o.drop, o.order, o.pending
+	o.rejoin, o.list, o.drop, o.order, o.pending = false, nil, nil, nil, map[chain.Slot]invalidation{}
 	o.mu.Unlock()
 	if rejoin {
 		o.said("join topics", p.Join(keys...))
 	}
 	if list != nil {
 		o.within(ctx, func(ctx context.Context) { o.said("publish revocations", p.Revoked(ctx, list)) })
+	}
+	if d, ok := p.(interface{ Drop(chain.PeerID) error }); ok {
+		for _, peer := range drop {
+			o.said("close a revoked peer's connections", d.Drop(peer))
+		}
 	}
 	for _, slot := range order {
 		i := pending[slot]

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/wire"
 	"github.com/chordwheel/chordwheel/orchestrator/catalog"
 	"github.com/chordwheel/chordwheel/orchestrator/escalate"
 	"github.com/chordwheel/chordwheel/orchestrator/fleet"
@@ -254,6 +255,9 @@ func (h *Hub) lookAgain(slots map[chain.Slot]bool, now time.Time) error {
 	return errors.Join(errs...)
 }
 
+// invalidationBytes is what one takes without the name of its primitive.
+var invalidationBytes = size(&wire.Invalidation{Scope: make([]byte, 16), Seq: 1 << 40, Prefix: make([]byte, 8)})
+
 // published keeps a new edition and tells the devices.
 func (h *Hub) published(slot chain.Slot, reason string) {
 	if err := h.keepEdition(slot); err != nil {
@@ -261,7 +265,7 @@ func (h *Hub) published(slot chain.Slot, reason string) {
 	}
 	e, _ := h.press.Edition(slot)
 	h.outbox.invalidate(slot, e.Seq, e.Body)
-	h.note(Operation{Direction: "out", Kind: "invalidation", Slot: slot.String(), Bytes: 64, Detail: reason}, nil)
+	h.note(Operation{Direction: "out", Kind: "invalidation", Slot: slot.String(), Bytes: invalidationBytes + len(slot.Primitive), Detail: reason}, nil)
 	h.log.Info("chain published", "slot", slot.String(), "seq", e.Seq, "body", e.Body.String(), "reason", reason)
 }
 

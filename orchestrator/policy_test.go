@@ -408,6 +408,38 @@ func TestCountsOnce(t *testing.T) {
 	}
 }
 
+// TestInventedOptions: what no chain and no catalogue knows leaves nothing behind.
+func TestInventedOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, declared))
+		d := r.joined("a", "key:alpha")
+		d.report("made/up", chain.OK, 3, time.Second)
+		d.report("local/made/up", chain.OK, 3, time.Second)
+		if s, err := r.Status(t.Context()); err != nil || s.Learned != 0 {
+			t.Errorf("%d options were learned: %v", s.Learned, err)
+		}
+	})
+}
+
+// TestReportsDescribe: a report may bring news of what a device can; what it does
+// not speak of stays.
+func TestReportsDescribe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, declared))
+		d := r.device("a", "key:alpha")
+		d.locals = []wire.LocalOption{local("local/ollama/q", chain.LLMChat)}
+		if _, err := d.enrol(r.invite(orchestrator.Invite{})); err != nil {
+			t.Fatal(err)
+		}
+		wantOrder(t, slices.Sorted(slices.Values(d.order(home))), "alpha/small", "local/ollama/q")
+		now := chain.InstantOf(time.Now())
+		if reply, err := r.Report(t.Context(), d.key.PeerID(), wire.Report{BootID: "b", Seq: 1, From: now, To: now, Capabilities: []chain.Capability{"key:beta"}}); err != nil || !reply.Accepted {
+			t.Fatalf("%+v %v", reply, err)
+		}
+		wantOrder(t, slices.Sorted(slices.Values(d.order(home))), "beta/small", "local/ollama/q")
+	})
+}
+
 // TestFullDisk: what cannot be kept is not acknowledged, and counts once when it
 // comes again.
 func TestFullDisk(t *testing.T) {

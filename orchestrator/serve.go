@@ -72,8 +72,15 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 		return wire.ReportReply{Accepted: true}, true, nil
 	}
 	changed := false
-	if len(r.Capabilities) > 0 || len(r.Locals) > 0 {
-		changed = h.describe(&d, r.Capabilities, r.Locals)
+	if len(r.Capabilities) > 0 || len(r.Locals) > 0 { // what is absent stays as the hello said
+		capabilities, locals := d.Declared, d.Locals
+		if len(r.Capabilities) > 0 {
+			capabilities = r.Capabilities
+		}
+		if len(r.Locals) > 0 {
+			locals = r.Locals
+		}
+		changed = h.describe(&d, capabilities, locals)
 	}
 	d.Seen = chain.InstantOf(now)
 	// Durable before it counts: a batch that is sent again after a crash must not count twice.
@@ -98,19 +105,22 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 }
 
 // observe learns from a report. Reliability comes from the exact counters,
-// times from the sample. What concerns a scope that the device is not in, or a
-// primitive that the catalogue does not have, is passed over. It returns the
-// slots of which something was learned.
+// times from the sample. What concerns a scope that the device is not in, or an
+// option that neither the catalogue nor its chain knows, is passed over. It
+// returns the slots of which something was learned.
 func (h *Hub) observe(d *fleet.Device, r *wire.Report) map[chain.Slot]bool {
 	touched := map[chain.Slot]bool{}
-	ours := func(s chain.Slot) bool {
-		_, known := h.catalogue.Primitive(s.Primitive)
-		return known && slices.Contains(d.Scopes, s.Scope)
+	ours := func(s chain.Slot, id chain.OptionID) bool {
+		if _, known := h.catalogue.Primitive(s.Primitive); !known || !slices.Contains(d.Scopes, s.Scope) {
+			return false
+		}
+		_, _, declared := h.catalogue.Option(id)
+		return declared || h.press.Offers(s, id)
 	}
 	at := r.To.Time()
 	for i := range r.Counters {
 		c := &r.Counters[i]
-		if !ours(c.Slot) {
+		if !ours(c.Slot, c.Option) {
 			continue
 		}
 		var failures uint64
@@ -124,7 +134,7 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report) map[chain.Slot]bool {
 	}
 	for i := range r.Measurements {
 		m := &r.Measurements[i]
-		if ours(m.Slot) && (m.Class == chain.OK || fleet.Judges(m.Class)) {
+		if ours(m.Slot, m.Option) && (m.Class == chain.OK || fleet.Judges(m.Class)) {
 			h.book.Time(learn.Key{Primitive: m.Slot.Primitive, Option: m.Option}, d.Peer, m.Total.Duration(), m.Class == chain.OK, m.At.Time())
 			touched[m.Slot] = true
 		}

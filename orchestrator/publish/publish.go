@@ -287,6 +287,21 @@ func (p *Press) Knows(slot chain.Slot, cid chain.CID) bool {
 	return e != nil && cid != "" && (cid == e.Body || cid == e.Previous)
 }
 
+// Offers reports whether an option stands in the chain of a slot, or stood in the
+// one before.
+func (p *Press) Offers(slot chain.Slot, id chain.OptionID) bool {
+	e := p.editions[slot]
+	if e == nil {
+		return false
+	}
+	for _, cid := range []chain.CID{e.Body, e.Previous} {
+		if s := p.bodies[cid]; s != nil && slices.ContainsFunc(s.body.Options, func(o chain.Option) bool { return o.ID == id }) {
+			return true
+		}
+	}
+	return false
+}
+
 // Counts gives the number of editions, and of bodies behind them.
 func (p *Press) Counts() (editions, bodies int) { return len(p.editions), len(p.bodies) }
 
