@@ -25,9 +25,15 @@ func (c *check) is(err error) {
 
 // line accepts text of at most most bytes that a terminal can show.
 func (c *check) line(what, s string, most int) {
-	c.that(len(s) <= most, "%s has %d bytes, at most %d", what, len(s), most)
+	if len(s) > most {
+		c.that(false, "%s has %d bytes, at most %d", what, len(s), most)
+		return
+	}
 	for _, r := range s {
-		c.that(unicode.IsPrint(r), "%s holds a character that cannot be printed", what)
+		if !unicode.IsPrint(r) {
+			c.that(false, "%s holds a character that cannot be printed", what)
+			return
+		}
 	}
 }
 

@@ -404,7 +404,7 @@ func BenchmarkReport(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.ReportMetric(float64(len(payload)), "B/message")
+	defer func() { b.ReportMetric(float64(len(payload)), "B/message") }()
 	for b.Loop() {
 		if err := wire.Decode(payload, new(wire.Request)); err != nil {
 			b.Fatal(err)
