@@ -1,12 +1,15 @@
 package mesh
 
 import (
+	"context"
 	"sync/atomic"
 
 	"github.com/libp2p/go-libp2p/core/connmgr"
 	"github.com/libp2p/go-libp2p/core/control"
+	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
 	"github.com/multiformats/go-multiaddr"
 )
 
@@ -38,3 +41,13 @@ func (g *gater) InterceptSecured(d network.Direction, p peer.ID, _ network.ConnM
 }
 
 func (g *gater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }
+
+// bystander is a host for gossip: it talks over connections that stand, and
+// makes none. Pubsub opens a lost stream again after a pause, and where the
+// connection went in that pause it would dial; on a hub that would be a dial
+// nobody may ask for, on a device one that passes by its own pauses.
+type bystander struct{ host.Host }
+
+func (b bystander) NewStream(ctx context.Context, p peer.ID, protocols ...protocol.ID) (network.Stream, error) {
+	return b.Host.NewStream(network.WithNoDial(ctx, "gossip"), p, protocols...)
+}

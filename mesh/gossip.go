@@ -120,7 +120,7 @@ func newGossip(ctx context.Context, h host.Host, trust chain.Trust, log *slog.Lo
 	}
 	filter := newTopicFilter(trust.Mesh)
 	g := &gossip{run: ctx, trust: trust, hub: hub, log: log, deliver: deliver, drops: newDrops(filter.forget), judge: newJudge(trust, h.ID(), hub), topics: map[string]*joined{}}
-	g.ps, err = pubsub.NewGossipSub(ctx, h,
+	g.ps, err = pubsub.NewGossipSub(ctx, bystander{h},
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign), pubsub.WithFloodPublish(true), pubsub.WithPeerExchange(false),
 		pubsub.WithGossipSubParams(params), scoring(g.judge.score), pubsub.WithMaxMessageSize(wire.MaxGossipMessage),
 		pubsub.WithPeerOutboundQueueSize(256), pubsub.WithValidateQueueSize(256),

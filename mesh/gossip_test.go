@@ -170,8 +170,8 @@ func TestAnnouncementsNeedAMembership(t *testing.T) {
 
 func TestRecordedAnnouncementsStayOld(t *testing.T) {
 	run(t, 2, func(t *testing.T, w *world) {
-		var boots []string
-		w.devices[1].hear = func(p mesh.Presence) { boots = append(boots, p.BootID) }
+		heard := make(chan string, 10)
+		w.devices[1].hear = func(p mesh.Presence) { heard <- p.BootID }
 		topic := mesh.AnnounceTopic(testMesh, w.desk.topics[0])
 		r := w.rogue(3, 0, 2)
 		r.topic(topic)
@@ -187,8 +187,11 @@ func TestRecordedAnnouncementsStayOld(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute) // the library has forgotten that it saw it
 		r.send(w.devices[1].Host().ID(), &pb.RPC{Publish: []*pb.Message{recorded.Message}})
-		if len(boots) != 2 || boots[0] != "first" || boots[1] != "second" {
-			t.Errorf("heard boots %v", boots)
+		if n := len(heard); n != 2 {
+			t.Fatalf("heard %d announcements, want 2", n)
+		}
+		if a, b := <-heard, <-heard; a != "first" || b != "second" {
+			t.Errorf("heard boots %s, %s", a, b)
 		}
 	})
 }

@@ -75,6 +75,34 @@ func TestHubIsNeverAskedToDial(t *testing.T) {
 		w.within(10*time.Minute, "all are back", w.all(func(r *rim) bool { return r.HubReachable() }))
 		quiet("after the redial")
 
+		// A neighbour resets the gossip stream and goes, before the library has
+		// opened it again.
+		for i := 16; i < 20; i++ {
+			r := w.rogue(i, 0)
+			time.Sleep(3 * time.Second)
+			for range 3 { // the first time it is opened again at once, then after pauses
+				resets := 0
+				for _, c := range r.Network().Conns() {
+					for _, s := range c.GetStreams() {
+						if s.Stat().Direction == network.DirInbound && strings.HasPrefix(string(s.Protocol()), "/meshsub/") {
+							_ = s.Reset()
+							resets++
+						}
+					}
+				}
+				if resets == 0 {
+					t.Fatal("there is no gossip stream to reset")
+				}
+				time.Sleep(50 * time.Millisecond)
+				if gossiping(r) == 0 {
+					break // it waits: this is the moment
+				}
+			}
+			_ = r.Network().ClosePeer(w.hub.Host().ID())
+			time.Sleep(10 * time.Second)
+		}
+		quiet("after neighbours broke off gossip and left")
+
 		// A witness that lacks our settings takes the bait, so the bait is good.
 		topic := mesh.PolicyTopic(testMesh, home.Scope)
 		seen := &witness{}
@@ -258,4 +286,16 @@ func TestDroppedPeers(t *testing.T) {
 		}
 		w.within(time.Minute, "it comes back, and the handler decides", w.devices[0].HubReachable)
 	})
+}
+
+// gossiping counts the gossip streams that neighbours opened to r.
+func gossiping(r *rogue) (n int) {
+	for _, c := range r.Network().Conns() {
+		for _, s := range c.GetStreams() {
+			if s.Stat().Direction == network.DirInbound && strings.HasPrefix(string(s.Protocol()), "/meshsub/") {
+				n++
+			}
+		}
+	}
+	return n
 }
