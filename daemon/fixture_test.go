@@ -309,12 +309,6 @@ func (p *provider) fail(id chain.OptionID, class chain.Class) {
 	p.fails[id] = walk.Outcome{Class: class, Status: 503}
 }
 
-func (p *provider) heal() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.fails = map[chain.OptionID]walk.Outcome{}
-}
-
 func random() *rand.Rand { return rand.New(rand.NewPCG(1, 1)) }
 
 // bench is a device with everything around it played by the test.

@@ -362,7 +362,7 @@ func TestInvite(t *testing.T) {
 			}
 		}
 		made, err := r.Invite(t.Context(), orchestrator.Invite{})
-		if err != nil || len(made.Warnings) != 0 || made.Uses != 1 || made.Expires.Sub(time.Now()) != 24*time.Hour || made.Scope != chain.DefaultScope {
+		if err != nil || len(made.Warnings) != 0 || made.Uses != 1 || time.Until(made.Expires) != 24*time.Hour || made.Scope != chain.DefaultScope {
 			t.Errorf("%+v %v", made, err)
 		}
 		if made, _ := r.Invite(t.Context(), orchestrator.Invite{Scope: "workspace:hom"}); len(made.Warnings) != 1 {

@@ -233,7 +233,7 @@ func TestKeys(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 
-	l = drive(p, s, sc, &now, nil)
+	drive(p, s, sc, &now, nil)
 	ring["k3"] = 2
 	sc["alpha#k3"] = answer("a")
 	now = now.Add(time.Second)

@@ -36,11 +36,6 @@ func fails(c chain.Class) turn {
 	return turn{end: Outcome{Class: c}, gap: 10 * time.Millisecond}
 }
 
-func after(d time.Duration, t turn) turn {
-	t.gap = d
-	return t
-}
-
 func wants(t turn, retry time.Duration) turn {
 	t.end.RetryAfter, t.end.HasRetryAfter = retry, true
 	return t

@@ -21,7 +21,7 @@ func (a *app) logger(level string) (*slog.Logger, error) {
 	}
 	var handler slog.Handler = slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: l})
 	if f, ok := a.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		handler = tint.NewHandler(a.err, &tint.Options{Level: l, TimeFormat: time.TimeOnly, NoColor: !a.colours()})
+		handler = tint.NewTextHandler(a.err, &tint.Options{Level: l, TimeFormat: time.TimeOnly, NoColor: !a.colours()})
 	}
 	libraries := atLeast{handler, slog.LevelWarn}
 	mesh.RouteLibraryLogs(libraries)

@@ -34,7 +34,7 @@ const (
 
 // What can be wrong with an invitation. The text of each says what to do.
 var (
-	ErrNoInvitation = errors.New("not an invitation: it must begin with " + prefix)
+	ErrNoInvitation = fmt.Errorf("not an invitation: it must begin with %s", prefix)
 	ErrNewer        = errors.New("the invitation has a format that this version does not read: update chordwheel")
 	ErrCut          = errors.New("the invitation is cut short: copy the whole line")
 	ErrDamaged      = errors.New("the invitation is damaged (its checksum does not fit): copy it again")
