@@ -157,7 +157,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestPage: one document that loads nothing, runs nothing, and escapes what devices call themselves.
+// TestPage: one document that loads nothing from elsewhere, runs only its own few
+// lines, and escapes what devices call themselves.
 func TestPage(t *testing.T) {
 	for _, devices := range []int{0, 1, 4, 60, 500} {
 		r := do(New(&hub{devices: devices}).Web(nil, nil), call{path: "/"})
@@ -170,10 +171,13 @@ func TestPage(t *testing.T) {
 		if nonce == nil || !strings.Contains(page, `<style nonce="`+nonce[1]+`">`) || !strings.HasPrefix(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
 			t.Errorf("policy %q", csp)
 		}
-		for _, bad := range []string{"<script", "http://", "https://", "src=", "href=", "style=\"", "ZgotmplZ", "<no value>"} {
+		for _, bad := range []string{"<script>", "http://", "https://", "src=", "href=", "style=\"", "ZgotmplZ", "<no value>"} {
 			if strings.Contains(page, bad) {
 				t.Errorf("%d devices: the page holds %q", devices, bad)
 			}
+		}
+		if n := strings.Count(page, "<script"); n != 1 || !strings.Contains(page, `<script nonce="`+nonce[1]+`">`) {
+			t.Errorf("%d devices: %d scripts", devices, n)
 		}
 		if strings.Count(page, `class="dev `) != min(devices-devices/4, maxRim) {
 			t.Errorf("%d devices: %d on the rim", devices, strings.Count(page, `class="dev `))
