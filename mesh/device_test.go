@@ -387,3 +387,54 @@ func TestDevicesDialOnlyTheirHub(t *testing.T) {
 		}
 	})
 }
+
+// A tenth of all packets lost makes things slower and nothing else.
+func TestLossyNetwork(t *testing.T) {
+	run(t, 5, func(t *testing.T, w *world) {
+		w.net.Loss(0.1)
+		for i := range 10 {
+			for _, r := range w.devices {
+				if _, err := r.Report(t.Context(), wire.Report{BootID: "b", Seq: uint64(i)}); err != nil {
+					t.Error(err)
+				}
+			}
+			w.invalidate(uint64(i + 1))
+			time.Sleep(time.Minute)
+		}
+		for _, r := range w.devices {
+			if !last(r.seqs(), 10) || !slices.Equal(r.ups, []bool{true}) {
+				t.Errorf("heard %v, up %v", r.seqs(), r.ups)
+			}
+		}
+		if n := w.hub.DialsAsked(); n != 0 {
+			t.Errorf("the hub was asked to dial %d times", n)
+		}
+	})
+}
+
+// The hub's place is cut off from some devices while others stay: each side
+// knows where it stands, and both hear the same afterwards.
+func TestPartitionHeals(t *testing.T) {
+	run(t, 6, func(t *testing.T, w *world) {
+		away, here := []int{4, 5, 6}, w.devices[:3]
+		w.net.Cut([]int{0, 1, 2, 3}, away)
+		time.Sleep(2 * time.Minute)
+		for i, r := range w.devices {
+			if r.HubReachable() != (i < 3) {
+				t.Errorf("device %d: reachable is %v", i+1, r.HubReachable())
+			}
+		}
+		w.invalidate(1)
+		time.Sleep(time.Minute)
+		for _, r := range here {
+			if !last(r.seqs(), 1) {
+				t.Error("a device that was not cut off did not hear")
+			}
+		}
+		w.net.Heal()
+		w.within(6*time.Minute, "all are back", w.all(func(r *rim) bool { return r.HubReachable() }))
+		time.Sleep(5 * time.Second)
+		w.invalidate(2)
+		w.within(time.Second, "all hear", w.all(func(r *rim) bool { return last(r.seqs(), 2) }))
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/host"
@@ -104,7 +105,7 @@ func build(key chain.Key, version string, l limits, g *gater, m *meter, factory 
 	if err != nil {
 		return nil, fmt.Errorf("mesh limits: %w", err)
 	}
-	conns, err := connmgr.NewConnManager(l.low, l.high)
+	conns, err := connmgr.NewConnManager(l.low, l.high, connmgr.WithGracePeriod(20*time.Second))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("mesh connection manager: %w", err), resources.Close())
 	}
@@ -164,6 +165,9 @@ func LoopbackOnly(addresses []string) bool {
 
 // listening gives where h can be dialled, unspecified addresses resolved.
 func listening(h host.Host) []string {
+	if h == nil {
+		return nil // not started
+	}
 	all, err := h.Network().InterfaceListenAddresses()
 	if err != nil {
 		all = h.Network().ListenAddresses()
