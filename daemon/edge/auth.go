@@ -52,6 +52,9 @@ func (k *keys) check(h http.Header) *Refusal {
 // checkHost refuses names under which a page in the owner's browser reaches a
 // loopback listener by a DNS answer of its own choice.
 func (e *Edge) checkHost(r *http.Request) *Refusal {
+	if name, _, _ := strings.Cut(r.Host, ":"); name == "127.0.0.1" || name == "localhost" { // the usual case
+		return nil
+	}
 	name := hostname(r.Host)
 	if isLoopbackName(name) || e.hosts[name] {
 		return nil

@@ -44,7 +44,10 @@ var routes = map[string]*route{
 // find matches the path as it came, before any decoding or cleaning: a path is
 // one of ours to the byte, or it is nothing. Nothing is ever redirected.
 func find(r *http.Request) (to *route, arg string) {
-	path := r.URL.EscapedPath()
+	path := r.URL.Path
+	if r.URL.RawPath != "" || path != routeChat { // that path has nothing to escape
+		path = r.URL.EscapedPath()
+	}
 	if rest, ok := strings.CutPrefix(path, "/v1/models/"); ok {
 		if id, err := url.PathUnescape(rest); err == nil && isCleanID(id) {
 			return routes[routeModel], id
@@ -58,7 +61,7 @@ func find(r *http.Request) (to *route, arg string) {
 		return nil, ""
 	}
 	if strings.ContainsAny(path, "{}") {
-		return nil, ""
+		return nil, "" // the names of routes that have an argument
 	}
 	return routes[path], ""
 }
