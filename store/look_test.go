@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -370,5 +371,39 @@ func TestANewerDatabaseIsLeftAlone(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A tool that has the file open is named as such after 2 s; nothing is set
+// aside for it.
+func TestADatabaseThatAnotherProgramHas(t *testing.T) {
+	dir, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	s, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := dir.Path(datadir.DatabaseFile)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tool, err := openDB(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, Options{}); err == nil || !strings.Contains(err.Error(), "locked by another program") {
+		t.Errorf("err = %v", err)
+	}
+	if err := tool.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(dir, Options{}); err != nil || s.Status().Replaced != 0 {
+		t.Fatalf("after it: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
