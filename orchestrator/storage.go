@@ -96,63 +96,39 @@ type edition struct {
 
 func put(b Bucket, key string, v any) error { return b.PutAll(map[string]any{key: v}) }
 
-// load reads everything back. A record that cannot be read is passed over and
-// said: what it held comes back with the devices' next visits.
+// load reads everything back.
 func (h *Hub) load() error {
 	if err := h.loadRevocations(); err != nil {
 		return err
 	}
-	each := func(name string, read func(key string, decode func(any) error) error) error {
-		return h.cfg.Storage.Bucket(name).Each(func(key string, decode func(any) error) error {
-			if err := read(key, decode); err != nil {
-				h.log.Warn("a record of the hub cannot be read and is passed over", "bucket", name, "error", err)
-			}
-			return nil
-		})
-	}
 	return errors.Join(
-		each(bucketDevices, func(_ string, decode func(any) error) error {
-			var d fleet.Device
-			if err := decode(&d); err != nil {
-				return err
-			}
+		each(h, bucketDevices, func(_ string, d fleet.Device) error {
 			h.fleet.Put(&d)
 			h.serial = max(h.serial, d.Serial)
 			return nil
 		}),
-		each(bucketConflicts, func(_ string, decode func(any) error) error {
-			var c fleet.Conflict
-			if err := decode(&c); err != nil {
-				return err
-			}
-			h.fleet.AddConflict(c)
-			return nil
-		}),
-		each(bucketInvitations, func(key string, decode func(any) error) error {
-			var i invitation
-			if err := decode(&i); err != nil {
-				return err
-			}
-			h.invitations[key] = i
-			return nil
-		}),
-		each(bucketTopics, func(key string, decode func(any) error) error {
-			var t topic
-			if err := decode(&t); err != nil {
-				return err
-			}
-			h.topics[chain.ScopeID(key)] = t
-			return nil
-		}),
-		each(bucketLearned, func(_ string, decode func(any) error) error {
-			var b []byte
-			if err := decode(&b); err != nil {
-				return err
-			}
-			return h.book.Restore(b)
-		}),
+		each(h, bucketConflicts, func(_ string, c fleet.Conflict) error { h.fleet.AddConflict(c); return nil }),
+		each(h, bucketInvitations, func(hash string, i invitation) error { h.invitations[hash] = i; return nil }),
+		each(h, bucketTopics, func(scope string, t topic) error { h.topics[chain.ScopeID(scope)] = t; return nil }),
+		each(h, bucketLearned, func(_ string, b []byte) error { return h.book.Restore(b) }),
 		h.loadEditions(),
 	)
+}
+
+// each reads a bucket. A record that cannot be read is passed over and said: what
+// it held comes back with the devices' next visits.
+func each[T any](h *Hub, name string, use func(key string, v T) error) error {
+	return h.cfg.Storage.Bucket(name).Each(func(key string, decode func(any) error) error {
+		var v T
+		err := decode(&v)
+		if err == nil {
+			err = use(key, v)
+		}
+		if err != nil {
+			h.log.Warn("a record of the hub cannot be read and is passed over", "bucket", name, "error", err)
+		}
+		return nil
+	})
 }
 
 func (h *Hub) loadRevocations() error {
@@ -173,30 +149,18 @@ func (h *Hub) loadRevocations() error {
 
 // loadEditions puts back what was published, and drops bodies that nothing speaks of.
 func (h *Hub) loadEditions() error {
-	bodies := map[string][]byte{}
-	err := h.bodies.Each(func(key string, decode func(any) error) error {
-		var b []byte
-		if decode(&b) == nil {
-			bodies[key] = b
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	used := map[string]bool{}
-	err = h.editions.Each(func(key string, decode func(any) error) error {
-		var e edition
-		if decode(&e) != nil {
+	bodies, used := map[string][]byte{}, map[string]bool{}
+	err := errors.Join(
+		each(h, bucketBodies, func(cid string, b []byte) error { bodies[cid] = b; return nil }),
+		each(h, bucketEditions, func(key string, e edition) error {
+			slot, ok := parseSlot(key)
+			cid := chain.CID(e.Body).String()
+			if ok && bodies[cid] != nil && h.press.Restore(slot, bodies[cid], e.Input, e.At) {
+				used[cid] = true
+			}
 			return nil
-		}
-		slot, ok := parseSlot(key)
-		cid := chain.CID(e.Body).String()
-		if ok && bodies[cid] != nil && h.press.Restore(slot, bodies[cid], e.Input, e.At) {
-			used[cid] = true
-		}
-		return nil
-	})
+		}),
+	)
 	for cid := range bodies {
 		if !used[cid] {
 			err = errors.Join(err, h.bodies.Delete(cid))

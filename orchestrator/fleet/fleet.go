@@ -10,9 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -74,7 +74,7 @@ func (d *Device) Take(boot string, seq uint64) bool {
 
 // Allows reports whether the device may count capability c as its own.
 func (d *Device) Allows(c chain.Capability) bool {
-	return slices.ContainsFunc(d.Granted, func(p string) bool { return granted(p, string(c)) })
+	return slices.ContainsFunc(d.Granted, func(p string) bool { return member.Pattern(p).Matches(c) })
 }
 
 // Has reports whether the device declared every one of all and was granted it.
@@ -207,24 +207,4 @@ func (f *Fleet) Find(who string) *Device {
 		}
 	}
 	return found
-}
-
-// granted matches a pattern in which each "*" stands for any text.
-func granted(pattern, s string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == s
-	}
-	rest, ok := strings.CutPrefix(s, parts[0])
-	if !ok {
-		return false
-	}
-	for _, part := range parts[1 : len(parts)-1] {
-		i := strings.Index(rest, part)
-		if i < 0 {
-			return false
-		}
-		rest = rest[i+len(part):]
-	}
-	return strings.HasSuffix(rest, parts[len(parts)-1])
 }

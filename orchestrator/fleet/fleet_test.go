@@ -50,7 +50,7 @@ func TestTakeDoesNotShare(t *testing.T) {
 	}
 }
 
-func member(peer chain.PeerID, granted string, declared ...chain.Capability) *Device {
+func inScope(peer chain.PeerID, granted string, declared ...chain.Capability) *Device {
 	return &Device{Peer: peer, ID: chain.DeviceID("id-" + peer), Name: string(peer), Scopes: []chain.ScopeID{chain.DefaultScope}, Granted: []string{granted},
 		Declared: declared, Expires: 1000}
 }
@@ -58,15 +58,15 @@ func member(peer chain.PeerID, granted string, declared ...chain.Capability) *De
 // TestReach: declared and granted, members only, all on one device.
 func TestReach(t *testing.T) {
 	f := New()
-	f.Put(member("a", "*", "key:alpha", "net:residential"))
-	f.Put(member("b", "key:*", "key:beta", "execute:llm.chat"))
-	gone := member("c", "*", "key:gamma")
+	f.Put(inScope("a", "*", "key:alpha", "net:residential"))
+	f.Put(inScope("b", "key:*", "key:beta", "execute:llm.chat"))
+	gone := inScope("c", "*", "key:gamma")
 	gone.Expires = 10
 	f.Put(gone)
-	out := member("d", "*", "key:delta")
+	out := inScope("d", "*", "key:delta")
 	out.Revoked = 5
 	f.Put(out)
-	other := member("e", "*", "key:epsilon")
+	other := inScope("e", "*", "key:epsilon")
 	other.Scopes = []chain.ScopeID{"workspace:lab"}
 	f.Put(other)
 	r := f.Scope(chain.DefaultScope, 100)
@@ -101,7 +101,7 @@ func TestLocals(t *testing.T) {
 			Requires: []chain.Capability{"x"}, Cost: chain.Cost{Quality: 7, Latency: 1, Reliability: 1_000_000}}}
 	}
 	f := New()
-	a, b, c := member("a", "*"), member("b", "execute:*"), member("c", "submit")
+	a, b, c := inScope("a", "*"), inScope("b", "execute:*"), inScope("c", "submit")
 	a.Locals = []wire.LocalOption{l("local/z/m", chain.LLMChat), l("local/a/m", chain.LLMChat), l("local/e/m", "embed.text"), l("groq/m", chain.LLMChat)}
 	b.Locals = []wire.LocalOption{l("local/a/m", chain.LLMChat)}
 	c.Locals = []wire.LocalOption{l("local/c/m", chain.LLMChat)} // not granted
@@ -123,7 +123,7 @@ func TestLocals(t *testing.T) {
 // TestClaim: one device ID, one peer ID, until the first is revoked.
 func TestClaim(t *testing.T) {
 	f := New()
-	f.Put(member("a", "*"))
+	f.Put(inScope("a", "*"))
 	if _, err := f.Claim("id-a", "a", "a", 1); err != nil {
 		t.Error(err)
 	}
@@ -152,9 +152,9 @@ func TestClaim(t *testing.T) {
 // TestFind: a peer ID, a device ID, or a name that is the only one.
 func TestFind(t *testing.T) {
 	f := New()
-	a, b := member("a", "*"), member("b", "*")
+	a, b := inScope("a", "*"), inScope("b", "*")
 	b.Name = "twin"
-	c := member("c", "*")
+	c := inScope("c", "*")
 	c.Name = "twin"
 	f.Put(a)
 	f.Put(b)

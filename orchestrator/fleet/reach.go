@@ -72,17 +72,3 @@ func (r Reach) Locals(p chain.Primitive, requires []chain.Capability) []LocalOpt
 	slices.SortFunc(list, func(a, b LocalOption) int { return cmp.Compare(a.Option.ID, b.Option.ID) })
 	return list
 }
-
-// Capabilities gives what at least one member has, ascending.
-func (r Reach) Capabilities() []chain.Capability {
-	var all []chain.Capability
-	for _, d := range r.members {
-		for _, c := range d.Declared {
-			if d.Allows(c) {
-				all = append(all, c)
-			}
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
