@@ -23,6 +23,7 @@ func TestDevicesReturnSpreadOut(t *testing.T) {
 		w.restartHub(20 * time.Second)
 		start := time.Now()
 		w.within(5*time.Minute, "all are back", w.all(func(r *rim) bool { return r.HubReachable() }))
+		time.Sleep(time.Second) // and were told so
 		var back []time.Duration
 		for _, r := range w.devices {
 			r.mu.Lock()
@@ -247,8 +248,8 @@ func TestACallThatIsGivenUp(t *testing.T) {
 		if _, err := r.Fetch(t.Context(), wire.Fetch{Slot: home}); err != nil {
 			t.Errorf("the next call: %v", err)
 		}
-		if !slices.Equal(r.ups, []bool{true}) {
-			t.Errorf("an impatient caller made the hub unreachable: %v", r.ups)
+		if ups, _ := r.told(); !slices.Equal(ups, []bool{true}) {
+			t.Errorf("an impatient caller made the hub unreachable: %v", ups)
 		}
 	})
 }
@@ -320,8 +321,9 @@ func TestStartWithoutHub(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		w.net.Heal()
 		w.within(6*time.Minute, "the hello is through", r.HubReachable)
-		if r.welcomes != 1 {
-			t.Errorf("%d welcomes", r.welcomes)
+		time.Sleep(time.Second)
+		if _, welcomes := r.told(); welcomes != 1 {
+			t.Errorf("%d welcomes", welcomes)
 		}
 	})
 }
@@ -402,8 +404,8 @@ func TestLossyNetwork(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		for _, r := range w.devices {
-			if !last(r.seqs(), 10) || !slices.Equal(r.ups, []bool{true}) {
-				t.Errorf("heard %v, up %v", r.seqs(), r.ups)
+			if ups, _ := r.told(); !last(r.seqs(), 10) || !slices.Equal(ups, []bool{true}) {
+				t.Errorf("heard %v, up %v", r.seqs(), ups)
 			}
 		}
 		if n := w.hub.DialsAsked(); n != 0 {

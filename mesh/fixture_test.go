@@ -137,6 +137,14 @@ func (r *rim) seqs() []uint64 {
 	return append([]uint64(nil), r.invalidated...)
 }
 
+// told gives what it heard of the hub's coming and going, and how many welcomes
+// it got without asking.
+func (r *rim) told() (ups []bool, welcomes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]bool(nil), r.ups...), r.welcomes
+}
+
 func key(t *testing.T, n *sim.Net, i int) chain.Key {
 	t.Helper()
 	k, err := chain.NewKey(n.Random(i))
