@@ -34,6 +34,13 @@ func Run(ctx context.Context, p Plan, s *Standing, r Runner, deliver Deliver) Re
 	}
 }
 
+// How far an attempt may be ahead of the caller: chunks, of which at most one is
+// larger than largeChunk bytes.
+const (
+	maxBatch   = 16
+	largeChunk = 64 << 10
+)
+
 // walker drives a machine.
 type walker struct {
 	m       *Machine
@@ -42,18 +49,41 @@ type walker struct {
 	timer   *time.Timer
 	armed   time.Time // when the timer fires
 	running sync.WaitGroup
+	out     [][]byte // of the last batch; used again
 }
 
 // flight is one attempt on its way.
 type flight struct {
 	ctx    context.Context
-	chunks chan Chunk   // unbuffered: an outcome never overtakes output
+	chunks chan piece   // what comes while a write to the caller is under way goes out with the next one
 	ended  chan Outcome // with room for one: nobody may be listening any more
 }
 
+// piece is a chunk on its way. taken is nil but for a large one, whose emit waits
+// until it is closed.
+type piece struct {
+	Chunk
+	taken chan struct{}
+}
+
 func (f *flight) emit(c Chunk) error {
+	if f.ctx.Err() != nil { // a select would choose by chance
+		return context.Cause(f.ctx)
+	}
+	p := piece{Chunk: c}
+	if len(c.Data) > largeChunk {
+		p.taken = make(chan struct{})
+	}
 	select {
-	case f.chunks <- c:
+	case f.chunks <- p:
+	case <-f.ctx.Done():
+		return context.Cause(f.ctx)
+	}
+	if p.taken == nil {
+		return nil
+	}
+	select {
+	case <-p.taken:
 		return nil
 	case <-f.ctx.Done():
 		return context.Cause(f.ctx)
@@ -64,7 +94,7 @@ func (f *flight) emit(c Chunk) error {
 func (w *walker) attempt(ctx context.Context, a *Attempt) {
 	actx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	f := &flight{ctx: actx, chunks: make(chan Chunk), ended: make(chan Outcome, 1)}
+	f := &flight{ctx: actx, chunks: make(chan piece, maxBatch), ended: make(chan Outcome, 1)}
 	attempt := *a
 	w.running.Go(func() {
 		f.ended <- w.runner.Run(actx, attempt, f.emit)
@@ -72,11 +102,14 @@ func (w *walker) attempt(ctx context.Context, a *Attempt) {
 	for {
 		w.arm()
 		select {
-		case c := <-f.chunks:
-			if !w.hand(attempt, w.m.Feed(c, time.Now())) {
+		case p := <-f.chunks:
+			if !w.hand(attempt, w.batch(f, p)) {
 				return
 			}
 		case o := <-f.ended:
+			if len(f.chunks) > 0 && !w.hand(attempt, w.batch(f, <-f.chunks)) { // an outcome never overtakes output
+				return
+			}
 			w.end(ctx, attempt, o)
 			return
 		case <-w.timer.C:
@@ -87,6 +120,27 @@ func (w *walker) attempt(ctx context.Context, a *Attempt) {
 		case <-ctx.Done():
 			w.m.Leave(time.Now())
 			return
+		}
+	}
+}
+
+// batch feeds p and whatever else has come. One write for several events costs
+// the processor a fraction of one for each, and delays none.
+func (w *walker) batch(f *flight, p piece) [][]byte {
+	now := time.Now()
+	w.out = w.out[:0]
+	for n := 1; ; n++ {
+		w.out = append(w.out, w.m.Feed(p.Chunk, now)...)
+		if p.taken != nil {
+			close(p.taken)
+		}
+		if n > maxBatch { // all that an ended attempt can have left behind
+			return w.out
+		}
+		select {
+		case p = <-f.chunks:
+		default:
+			return w.out
 		}
 	}
 }

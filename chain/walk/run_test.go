@@ -3,6 +3,9 @@ package walk
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,6 +164,72 @@ func TestRunSlowCaller(t *testing.T) {
 		want(t, l, Answered, "alpha", "")
 		if m := l.measured[0]; l.delivered != "abc" || m.Total > time.Second {
 			t.Errorf("delivered %q, measured %+v", l.delivered, m)
+		}
+	})
+}
+
+// What comes while a write to the caller is under way goes out with the next
+// one, all of it and in order; an attempt is never far ahead of the caller.
+func TestRunBatchesForASlowCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const chunks = 1000
+		var written, furthest atomic.Int64
+		var writes int
+		var delivered strings.Builder
+		r := runner(func(_ context.Context, _ Attempt, emit func(Chunk) error) Outcome {
+			for i := range chunks {
+				if err := emit(Chunk{Data: fmt.Appendf(nil, "%d,", i), Meaningful: true}); err != nil {
+					return Outcome{Class: chain.Canceled}
+				}
+				furthest.Store(max(furthest.Load(), int64(i+1)-written.Load()))
+			}
+			return Outcome{Class: chain.OK}
+		})
+		p := Plan{Options: options("alpha"), Stream: true, Budget: time.Hour}
+		result := Run(t.Context(), p, standing(), r, func(_ Attempt, data [][]byte) error {
+			time.Sleep(time.Millisecond)
+			for _, d := range data {
+				delivered.Write(d)
+			}
+			written.Add(int64(len(data)))
+			writes++
+			return nil
+		})
+		want := ""
+		for i := range chunks {
+			want += fmt.Sprintf("%d,", i)
+		}
+		if result.End != Answered || delivered.String() != want {
+			t.Fatalf("result %+v, %d bytes delivered, want %d in order", result, delivered.Len(), len(want))
+		}
+		if ahead := furthest.Load(); writes > chunks/4 || ahead > 3*maxBatch {
+			t.Errorf("%d writes for %d chunks, at most %d ahead", writes, chunks, ahead)
+		}
+	})
+}
+
+// A large chunk holds its attempt up until the walk has it, so that a stream
+// keeps one of them in memory and not a batch.
+func TestRunKeepsOneLargeChunkAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var written, furthest atomic.Int64
+		r := runner(func(_ context.Context, _ Attempt, emit func(Chunk) error) Outcome {
+			for i := range 20 {
+				if err := emit(Chunk{Data: make([]byte, largeChunk+1), Meaningful: true}); err != nil {
+					return Outcome{Class: chain.Canceled}
+				}
+				furthest.Store(max(furthest.Load(), int64(i+1)-written.Load()))
+			}
+			return Outcome{Class: chain.OK}
+		})
+		p := Plan{Options: options("alpha"), Stream: true, Budget: time.Hour}
+		result := Run(t.Context(), p, standing(), r, func(_ Attempt, data [][]byte) error {
+			time.Sleep(time.Second)
+			written.Add(int64(len(data)))
+			return nil
+		})
+		if result.End != Answered || written.Load() != 20 || furthest.Load() > 2 {
+			t.Errorf("result %+v, %d written, %d ahead: want 20 and at most 2", result, written.Load(), furthest.Load())
 		}
 	})
 }

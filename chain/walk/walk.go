@@ -55,8 +55,9 @@ type Answer struct {
 	Body        []byte
 }
 
-// Runner makes one attempt. It calls emit for each chunk; emit returns after
-// the walk took the chunk and fails when the attempt was given up. Run ends soon
+// Runner makes one attempt. It calls emit for each chunk; emit waits where the
+// caller is slow, so that only little of an answer is ever ahead of them, and
+// fails when the attempt was given up. Run ends soon
 // after ctx does. It never retries, and classifies what happened by the table of
 // docs/walk.md, but for timeouts, cuts, cancellation and being offline, which
 // the walk sees itself.

@@ -105,6 +105,9 @@ func joinError(err error) error {
 // checkStore is the hidden verb that store.CheckIn runs.
 func (a *app) checkStore() *cobra.Command {
 	return &cobra.Command{Use: checkStoreVerb + " FILE", Hidden: true, Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
-		return store.Check(args[0])
+		if code := store.CheckMain(args[0]); code != 0 {
+			return &exit{code, errors.New("the database is not in order")}
+		}
+		return nil
 	}}
 }
