@@ -3,7 +3,9 @@ package orchestrator_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,6 +81,49 @@ func TestProtest(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p := chains[0].Protests; p.Answered != 3 || p.Refused != 1 || p.Coalesced != 2 {
+			t.Errorf("protests %+v", p)
+		}
+	})
+}
+
+// TestProtestStorm: a provider fails for everybody at once. Each device gets an
+// extension of its own; the choice is made once.
+func TestProtestStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const devices = 100
+		r := start(t, newDisk(), parsed(t, declared))
+		i := r.invite(orchestrator.Invite{Uses: devices})
+		all := make([]*device, devices)
+		for n := range all {
+			all[n] = r.device(fmt.Sprintf("%06d", n), "key:alpha")
+			if _, err := all[n].enrol(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := all[0].fetch(home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var storm sync.WaitGroup
+		for _, d := range all {
+			storm.Go(func() {
+				reply, err := r.Protest(t.Context(), d.key.PeerID(), wire.Protest{Slot: home, Body: c.Head().Body, Nonce: d.name, Failed: []chain.Failure{{Option: "alpha/small", Class: chain.Unreachable}}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				options, err := r.trust().VerifyExtension(c, d.name, d.key.PeerID(), reply.Extension, time.Now())
+				if err != nil || len(options) != 1 || options[0].ID != "gamma/large" {
+					t.Errorf("%v %v", ids(options), err)
+				}
+			})
+		}
+		storm.Wait()
+		chains, err := r.Chains(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := chains[0].Protests; p.Answered != devices || p.Coalesced != devices-1 {
 			t.Errorf("protests %+v", p)
 		}
 	})
