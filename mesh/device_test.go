@@ -56,6 +56,27 @@ func TestDevicesReturnSpreadOut(t *testing.T) {
 	})
 }
 
+// The same where the hub is back before anybody could miss it: nobody's dial
+// fails, and they must not come all at once either.
+func TestDevicesReturnSpreadOutAfterAQuickRestart(t *testing.T) {
+	const fleet = 24
+	run(t, fleet, func(t *testing.T, w *world) {
+		w.restartHub(100 * time.Millisecond)
+		var counts []int
+		for range 9 {
+			time.Sleep(time.Second)
+			counts = append(counts, len(w.hub.Stats().Peers))
+		}
+		time.Sleep(time.Second)
+		if n := len(w.hub.Stats().Peers); n != fleet {
+			t.Errorf("%d of %d are back", n, fleet)
+		}
+		if counts[1] > fleet*3/4 || counts[3] < fleet/8 {
+			t.Errorf("back after each second: %v", counts)
+		}
+	})
+}
+
 // Hours without a hub: no storm, calls fail at once, and the return is quick
 // enough.
 func TestHubAwayForHours(t *testing.T) {

@@ -235,15 +235,7 @@ func (d *Device) open(ctx context.Context) (*spoke.Client, error) {
 		u := &Unreachable{Hub: d.cfg.Trust.Orchestrator, Attempts: []Attempt{{Reason: "connected, but it gives no session: " + why(err)}}}
 		return nil, d.failed(u)
 	}
-	session := spoke.NewClient(stream)
-	d.mu.Lock()
-	old := d.link.session
-	d.link.session = session
-	d.mu.Unlock()
-	if old != nil {
-		old.Close()
-	}
-	return session, nil
+	return spoke.NewClient(stream), nil // nobody else talks on it before its hello was answered
 }
 
 // connect dials the configured addresses of the hub, unless a dial failed so
@@ -310,6 +302,8 @@ func (d *Device) welcomed(session *spoke.Client, h wire.Hello, w wire.Welcome) {
 		h.Membership, h.Invitation = w.Membership, nil
 	}
 	d.mu.Lock()
+	old := d.link.session
+	d.link.session = session
 	if h.Invitation == nil {
 		d.link.hello = &h
 	}
@@ -319,6 +313,9 @@ func (d *Device) welcomed(session *spoke.Client, h wire.Hello, w wire.Welcome) {
 	d.link.settled = d.link.used.Add(settle + rand.N(settle))
 	d.link.announceAt = d.link.settled // said earlier, nobody would hear it
 	d.mu.Unlock()
+	if old != nil && old != session {
+		old.Close()
+	}
 	if len(w.Revocations) > 0 {
 		if err := d.gossip.setRevoked(w.Revocations); err != nil && !errors.Is(err, chain.ErrRollback) {
 			d.cfg.Log.Warn("the hub's revocation list was not taken over", "err", err)
@@ -330,6 +327,9 @@ func (d *Device) welcomed(session *spoke.Client, h wire.Hello, w wire.Welcome) {
 		}
 	}
 	d.setUp(true)
+	if d.host.Network().Connectedness(d.hub) != network.Connected {
+		d.disconnected() // it broke before the session was noted, and watch saw nothing to end
+	}
 	d.poke()
 }
 
