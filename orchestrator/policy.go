@@ -194,16 +194,33 @@ func patterns(selections []catalog.Selection, p chain.Primitive) []string {
 	return out
 }
 
-// fingerprint names everything that policy depended on but the estimates.
-func fingerprint(in resolve.Input, rules chain.Rules) string {
+// suspects gives the candidates that are suspect now, and when the first of these
+// marks may end by itself.
+func (h *Hub) suspects(in resolve.Input, now time.Time) (list []chain.OptionID, until time.Time) {
+	for i := range in.Candidates {
+		id := in.Candidates[i].Option.ID
+		if _, end, suspect := h.book.Suspect(learn.Key{Primitive: in.Slot.Primitive, Option: id}, now); suspect {
+			list = append(list, id)
+			if until.IsZero() || end.Before(until) {
+				until = end
+			}
+		}
+	}
+	return list, until
+}
+
+// fingerprint names everything that policy depended on but the estimates. That
+// an option is suspect counts as an input.
+func fingerprint(in resolve.Input, rules chain.Rules, suspects []chain.OptionID) string {
 	in.Candidates = slices.Clone(in.Candidates)
 	for i := range in.Candidates {
 		in.Candidates[i].Estimates = resolve.Estimates{}
 	}
 	b, err := json.Marshal(struct {
-		Input resolve.Input
-		Rules chain.Rules
-	}{in, rules})
+		Input    resolve.Input
+		Rules    chain.Rules
+		Suspects []chain.OptionID
+	}{in, rules, suspects})
 	if err != nil {
 		return "" // no number in it is infinite: the catalogue bounds them
 	}
@@ -223,12 +240,15 @@ func (h *Hub) resolveSlot(slot chain.Slot) error {
 	if len(r.Options) == 0 {
 		return h.withdraw(slot)
 	}
-	out, err := h.press.Offer(r, rules, fingerprint(in, rules), now)
+	suspects, until := h.suspects(in, now)
+	out, err := h.press.Offer(r, rules, fingerprint(in, rules, suspects), now)
 	if err != nil {
 		return err
 	}
-	if !out.Again.IsZero() {
-		h.again[slot] = out.Again
+	for _, at := range []time.Time{out.Again, until} {
+		if have, waits := h.again[slot]; !at.IsZero() && (!waits || at.Before(have)) {
+			h.again[slot] = at
+		}
 	}
 	e, _ := h.press.Edition(slot)
 	if p := h.plans[slot]; out.Published || p == nil || !p.Fits(e.Body, r.Withheld) {

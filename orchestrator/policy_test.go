@@ -237,6 +237,35 @@ func TestReportMovesAnOrder(t *testing.T) {
 	})
 }
 
+// TestSuspect: an outage that most devices see is news at once, however good the
+// option's name was, and is over a quarter of an hour after the last word of it.
+func TestSuspect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, declared))
+		var devices []*device
+		for _, name := range []string{"a", "b", "c"} {
+			d := r.joined(name, "key:alpha", "key:beta")
+			for range 20 {
+				d.report("alpha/small", chain.OK, 20, 300*time.Millisecond)
+			}
+			devices = append(devices, d)
+		}
+		time.Sleep(2 * time.Minute)
+		a := devices[0]
+		wantOrder(t, a.order(home), "alpha/small", "beta/small")
+		for _, d := range devices {
+			d.report("alpha/small", chain.Timeout, 1, 5*time.Second)
+		}
+		wantOrder(t, a.order(home), "beta/small", "alpha/small")
+		if e, err := r.Explain(t.Context(), home); err != nil || !slices.Equal(e.Suspects, []chain.OptionID{"alpha/small"}) {
+			t.Errorf("explain does not say so: %v %v", e.Suspects, err)
+		}
+		time.Sleep(16 * time.Minute)
+		synctest.Wait()
+		wantOrder(t, a.order(home), "alpha/small", "beta/small")
+	})
+}
+
 // TestSlowIsNotFailed: slow answers move an order through latency, instant
 // failures do not make an option look fast.
 func TestSlowIsNotFailed(t *testing.T) {

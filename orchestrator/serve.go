@@ -87,15 +87,18 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 	if err := h.keepDevice(&d); err != nil {
 		return reply, false, err
 	}
-	touched := h.observe(&d, r)
+	touched, turned := h.observe(&d, r, now)
 	for i := range r.Protests {
 		if slices.Contains(d.Scopes, r.Protests[i].Slot.Scope) {
 			h.count(r.Protests[i].Slot).Queued++
 		}
 	}
-	if changed {
+	switch {
+	case turned: // an option became suspect, or ceased to be: news for everybody, at once
+		err = h.resolveScopes(h.scopes())
+	case changed:
 		err = h.resolveScopes(d.Scopes)
-	} else {
+	default:
 		err = h.lookAgain(touched, now)
 	}
 	if err != nil {
@@ -107,9 +110,10 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 // observe learns from a report. Reliability comes from the exact counters,
 // times from the sample. What concerns a scope that the device is not in, or an
 // option that neither the catalogue nor its chain knows, is passed over. It
-// returns the slots of which something was learned.
-func (h *Hub) observe(d *fleet.Device, r *wire.Report) map[chain.Slot]bool {
-	touched := map[chain.Slot]bool{}
+// returns the slots of which something was learned, and whether an option turned
+// suspect by it, or back.
+func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (touched map[chain.Slot]bool, turned bool) {
+	touched = map[chain.Slot]bool{}
 	ours := func(s chain.Slot, id chain.OptionID) bool {
 		if _, known := h.catalogue.Primitive(s.Primitive); !known || !slices.Contains(d.Scopes, s.Scope) {
 			return false
@@ -129,8 +133,15 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report) map[chain.Slot]bool {
 				failures += n
 			}
 		}
-		h.book.Count(learn.Key{Primitive: c.Slot.Primitive, Option: c.Option}, d.Peer, c.Outcomes[chain.OK], failures, at)
+		key := learn.Key{Primitive: c.Slot.Primitive, Option: c.Option}
+		h.book.Count(key, d.Peer, c.Outcomes[chain.OK], failures, at)
 		touched[c.Slot] = true
+		if c.Outcomes[chain.OK]+failures > 0 {
+			_, _, before := h.book.Suspect(key, now)
+			h.book.Last(key, d.Peer, c.LastOK, at)
+			_, _, after := h.book.Suspect(key, now)
+			turned = turned || before != after
+		}
 	}
 	for i := range r.Measurements {
 		m := &r.Measurements[i]
@@ -139,7 +150,7 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report) map[chain.Slot]bool {
 			touched[m.Slot] = true
 		}
 	}
-	return touched
+	return touched, turned
 }
 
 // Fetch signs the head of a chain for a member of its scope; the body comes

@@ -119,11 +119,13 @@ type SignedBytes struct {
 // Explanation says why a chain is as it is.
 type Explanation struct {
 	resolve.Resolution
-	Source     string        `json:"source"`              // "hub"
-	Members    int           `json:"members"`             // devices of the scope
-	Published  *ChainSummary `json:"published,omitempty"` // absent: nothing is published
-	NoChain    string        `json:"no_chain,omitempty"`  // why nothing is
-	OfferAgain *time.Time    `json:"offer_again,omitempty"`
+	Source     string        `json:"source"`                // "hub"
+	Members    int           `json:"members"`               // devices of the scope
+	Published  *ChainSummary `json:"published,omitempty"`   // absent: nothing is published
+	NoChain    string        `json:"no_chain,omitempty"`    // why nothing is
+	OfferAgain *time.Time    `json:"offer_again,omitempty"` // when the order is looked over again without news
+
+	Suspects []chain.OptionID `json:"suspects,omitempty"` // options that fail for most of the devices that try them now
 }
 
 // onlineFor is how long a device counts as online after its last word: a report
@@ -277,6 +279,7 @@ func (h *Hub) Explain(ctx context.Context, slot chain.Slot) (Explanation, error)
 			return Explanation{}, nothing(h.whyNone(slot))
 		}
 		e := Explanation{Source: "hub", Resolution: resolve.Order(in), Members: h.fleet.Scope(slot.Scope, chain.InstantOf(now)).Members()}
+		e.Suspects, _ = h.suspects(in, now)
 		if _, ok := h.press.Edition(slot); ok {
 			s := h.summary(slot)
 			e.Published = &s

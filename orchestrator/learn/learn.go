@@ -35,13 +35,22 @@ type Record struct {
 	Successes   uint64                         `json:"successes"`   // ever
 	Failures    uint64                         `json:"failures"`    // ever
 	Devices     map[chain.PeerID]chain.Instant `json:"devices"`     // the latest to report, at most maxDevices
+
+	last map[chain.PeerID]attempt // each device's newest attempt; not kept, for it is of no use after 15 min
+}
+
+// attempt is how a device's newest one ended.
+type attempt struct {
+	at chain.Instant
+	ok bool
 }
 
 // Bounds.
 const (
 	maxRecords = 1 << 16
 	maxDevices = 16
-	enough     = 5  // devices; fewer are marked low-n
+	enough     = 5 // devices; fewer are marked low-n
+	maxLast    = 256
 	maxBatch   = 20 // attempts that one batch of one device counts for at most: it shall not drown the others
 )
 
@@ -104,6 +113,64 @@ func (b *Book) Count(k Key, by chain.PeerID, successes, failures uint64, at time
 	r.Reliability = observe(estimate.ReliabilityAxis(), r.Reliability, share, math.Min(float64(n), maxBatch), at)
 }
 
+// When an option is suspect: slow estimates alone lose most in and after outages,
+// for what nobody uses keeps its good or bad name for days.
+const (
+	suspectWindow  = 15 * time.Minute
+	suspectDevices = 3
+	suspectWeight  = estimate.MaxWeight
+)
+
+// Last takes in how the newest attempt of a device ended.
+func (b *Book) Last(k Key, by chain.PeerID, ok bool, at time.Time) {
+	r := b.record(k, by, at)
+	if r == nil {
+		return
+	}
+	if r.last == nil {
+		r.last = map[chain.PeerID]attempt{}
+	}
+	if have, known := r.last[by]; known && have.at > chain.InstantOf(at) {
+		return // it arrived late
+	}
+	r.last[by] = attempt{chain.InstantOf(at), ok}
+	if len(r.last) > maxLast {
+		oldest := by
+		for p, a := range r.last {
+			if o := r.last[oldest]; a.at < o.at || a.at == o.at && p < oldest {
+				oldest = p
+			}
+		}
+		delete(r.last, oldest)
+	}
+}
+
+// Suspect reports whether at least 3 devices tried k in the last 15 min and more
+// than half of these failed in their last attempt. Then p is what to expect of it
+// meanwhile, and until is when the mark may end by itself.
+func (b *Book) Suspect(k Key, now time.Time) (p float64, until time.Time, suspect bool) {
+	r := b.records[k]
+	if r == nil {
+		return 0, until, false
+	}
+	devices, failed, oldest := 0, 0, chain.Instant(math.MaxInt64)
+	for by, a := range r.last {
+		if now.Sub(a.at.Time()) >= suspectWindow {
+			delete(r.last, by)
+			continue
+		}
+		devices++
+		oldest = min(oldest, a.at)
+		if !a.ok {
+			failed++
+		}
+	}
+	if devices < suspectDevices || 2*failed <= devices {
+		return 0, until, false
+	}
+	return (float64(devices-failed) + 0.5) / float64(devices+1), oldest.Time().Add(suspectWindow), true
+}
+
 // Time takes in how long one attempt took, to its answer or to its failure.
 // The two never mix.
 func (b *Book) Time(k Key, by chain.PeerID, took time.Duration, answered bool, at time.Time) {
@@ -143,6 +210,9 @@ func (b *Book) Estimates(k Key, prior resolve.Prior, now time.Time) resolve.Esti
 	}
 	if r.Reliability.Samples > 0 {
 		e.Reliability = resolve.Estimate{Value: reliability.Value(r.Reliability, prior.Reliability, now), Weight: reliability.Weight(r.Reliability, now)}
+	}
+	if p, _, suspect := b.Suspect(k, now); suspect {
+		e.Reliability = resolve.Estimate{Value: p, Weight: suspectWeight}
 	}
 	e.LowN = len(r.Devices) < enough
 	return e
