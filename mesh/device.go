@@ -28,7 +28,7 @@ import (
 type DeviceConfig struct {
 	Key      chain.Key
 	Trust    chain.Trust // who the hub is: pinned at joining
-	HubAddrs []string    // multiaddrs where the hub is looked for, and nowhere else
+	HubAddrs []string    // multiaddrs where the hub is looked for, and nowhere else; with or without its peer ID
 	Listen   []string    // multiaddrs; none: nobody can dial this device
 	Host     HostFactory // nil: this machine's network
 	Log      *slog.Logger
@@ -92,6 +92,15 @@ func NewDevice(cfg DeviceConfig) (*Device, error) {
 	addrs, err := parse(cfg.HubAddrs)
 	if err != nil {
 		return nil, err
+	}
+	cfg.HubAddrs = nil // as they are dialled, for errors
+	for i, a := range addrs {
+		at, named := peer.SplitAddr(a)
+		if at == nil || named != "" && named != hub {
+			return nil, fmt.Errorf("mesh device: %s names no address of the pinned hub %s", clip(a.String()), hub)
+		}
+		addrs[i] = at
+		cfg.HubAddrs = append(cfg.HubAddrs, at.String())
 	}
 	if _, err := parse(cfg.Listen); err != nil {
 		return nil, err
@@ -206,8 +215,8 @@ func (d *Device) publishAnnounce(ctx context.Context) {
 	}
 	d.number++
 	a := *d.announce
-	d.mu.Unlock()
 	a.Seq = d.number
+	d.mu.Unlock()
 	data, err := wire.Encode(&a)
 	if err != nil {
 		d.cfg.Log.Warn("announcement not sent", "err", err)

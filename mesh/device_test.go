@@ -380,15 +380,19 @@ func TestDeviceConfigIsChecked(t *testing.T) {
 		"no key":         func(c *mesh.DeviceConfig) { *c = mesh.DeviceConfig{} },
 		"no address":     func(c *mesh.DeviceConfig) { c.HubAddrs = nil },
 		"bad address":    func(c *mesh.DeviceConfig) { c.HubAddrs = []string{"192.0.2.1:7411"} },
+		"another peer":   func(c *mesh.DeviceConfig) { c.HubAddrs[0] += "/p2p/" + string(someKey(t).PeerID()) },
+		"no address but": func(c *mesh.DeviceConfig) { c.HubAddrs = []string{"/p2p/" + string(c.Trust.Orchestrator)} },
 		"bad listen":     func(c *mesh.DeviceConfig) { c.Listen = []string{"/ip4/nowhere"} },
 		"bad pinned hub": func(c *mesh.DeviceConfig) { c.Trust.Orchestrator = "hub" },
 	} {
 		cfg := good
+		cfg.HubAddrs = slices.Clone(good.HubAddrs)
 		change(&cfg)
 		if _, err := mesh.NewDevice(cfg); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	good.HubAddrs = append(good.HubAddrs, good.HubAddrs[0]+"/p2p/"+string(good.Trust.Orchestrator))
 	if _, err := mesh.NewDevice(good); err != nil {
 		t.Error(err)
 	}

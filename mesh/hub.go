@@ -56,6 +56,9 @@ func NewHub(cfg HubConfig) (*Hub, error) {
 	if cfg.Mesh == "" || cfg.Handler == nil || cfg.Key == (chain.Key{}) {
 		return nil, errors.New("mesh hub: key, mesh and handler are required")
 	}
+	if cfg.Host == nil && len(cfg.Listen) == 0 {
+		return nil, errors.New("mesh hub: no address to listen on, such as /ip4/0.0.0.0/tcp/7411")
+	}
 	if _, err := parse(cfg.Listen); err != nil {
 		return nil, err
 	}

@@ -245,13 +245,14 @@ func TestHubClosesWhileDevicesTalk(t *testing.T) {
 func TestHubConfigIsChecked(t *testing.T) {
 	for name, cfg := range map[string]mesh.HubConfig{
 		"nothing":     {},
+		"no address":  {Key: someKey(t), Mesh: testMesh, Handler: newDesk(someKey(t))},
 		"bad address": {Key: someKey(t), Mesh: testMesh, Handler: newDesk(someKey(t)), Listen: []string{"127.0.0.1:7411"}},
 	} {
 		if _, err := mesh.NewHub(cfg); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	hub, err := mesh.NewHub(mesh.HubConfig{Key: someKey(t), Mesh: testMesh, Handler: newDesk(someKey(t))})
+	hub, err := mesh.NewHub(mesh.HubConfig{Key: someKey(t), Mesh: testMesh, Handler: newDesk(someKey(t)), Listen: []string{"/ip4/127.0.0.1/tcp/0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
