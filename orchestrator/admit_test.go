@@ -3,6 +3,7 @@ package orchestrator_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -170,6 +171,53 @@ func TestRefusals(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRefusalsLeaveNothing: what is refused leaves no byte in the hub's storage.
+func TestRefusalsLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, declared))
+		in := r.joined("in", "key:alpha")
+		stranger := newKey().PeerID()
+		issued, err := member.Issue(newKey(), member.Membership{Mesh: r.trust().Mesh, DeviceID: in.id, Peer: stranger, Scopes: []chain.ScopeID{home.Scope}, Issued: chain.InstantOf(time.Now())})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hello := in.hello()
+		forged, stolen, bogus, late := hello, hello, hello, hello
+		forged.Membership = issued
+		bogus.Membership, bogus.Invitation = nil, &wire.Redeem{Secret: make([]byte, 32), Scope: home.Scope}
+		late.Membership = altered(in.membership)
+		impossible := batch("boot", 1, "alpha/small", chain.OK, 3, time.Second)
+		impossible.Counters[0].Outcomes[chain.OK] = 4
+		ctx, before := context.Background(), r.disk.copy()
+		for name, ask := range map[string]func() error{
+			"a forged membership":   func() error { _, err := r.Hello(ctx, stranger, forged); return err },
+			"a stolen membership":   func() error { _, err := r.Hello(ctx, stranger, stolen); return err },
+			"an altered membership": func() error { _, err := r.Hello(ctx, in.key.PeerID(), late); return err },
+			"an unknown invitation": func() error { _, err := r.Hello(ctx, stranger, bogus); return err },
+			"a fetch of a stranger": func() error { _, err := r.Fetch(ctx, stranger, wire.Fetch{Slot: home}); return err },
+			"a report of a stranger": func() error {
+				_, err := r.Report(ctx, stranger, batch("b", 1, "alpha/small", chain.OK, 1, 1))
+				return err
+			},
+			"a protest of a stranger": func() error { _, err := r.Protest(ctx, stranger, wire.Protest{Slot: home, Nonce: "n"}); return err },
+			"an impossible report": func() error {
+				_, _ = r.Report(ctx, in.key.PeerID(), impossible)
+				return errors.New("refused in the reply")
+			},
+			"a wrong revocation":       func() error { _, err := r.Revoke(ctx, "nobody"); return err },
+			"an approval of nothing":   func() error { return r.Approve(ctx, stranger) },
+			"an invitation to nowhere": func() error { _, err := r.Invite(ctx, orchestrator.Invite{Scope: "nowhere"}); return err },
+		} {
+			if ask() == nil {
+				t.Errorf("%s was accepted", name)
+			}
+			if after := r.disk.copy(); !reflect.DeepEqual(after, before) {
+				t.Errorf("%s left something behind", name)
+			}
+		}
+	})
 }
 
 // TestBeforeStart: a hub that was made but not started says so, and closes.
