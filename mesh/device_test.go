@@ -465,3 +465,24 @@ func TestPartitionHeals(t *testing.T) {
 		w.within(time.Second, "all hear", w.all(func(r *rim) bool { return last(r.seqs(), 2) }))
 	})
 }
+
+// What a device costs that keeps its connection and has nothing to say but
+// that it is there.
+func TestAnIdleDeviceIsQuiet(t *testing.T) {
+	run(t, 3, func(t *testing.T, w *world) {
+		w.devices[0].Announce(w.announcement(w.devices[0]))
+		sum := func() (n int64) {
+			for _, t := range w.devices[0].Stats().Traffic {
+				n += t.In + t.Out
+			}
+			return n
+		}
+		before := sum()
+		time.Sleep(6 * time.Hour)
+		n := sum() - before
+		t.Logf("%d bytes in its streams in 6 hours, %d announcements", n, len(w.heard))
+		if n > 50_000 || len(w.heard) < 24 {
+			t.Errorf("%d bytes, %d announcements", n, len(w.heard))
+		}
+	})
+}
