@@ -279,10 +279,7 @@ func (h *Hub) plan(slot chain.Slot) *escalate.Plan {
 // speaks of anyway: an extension only appends.
 func (h *Hub) tried(p *wire.Protest) []chain.Failure {
 	list := slices.Clone(p.Failed)
-	body, err := chain.DecodeBody(h.press.Body(p.Body))
-	if err != nil {
-		return list
-	}
+	body, _ := h.press.Content(p.Body)
 	for i := range body.Options {
 		id := body.Options[i].ID
 		if !slices.ContainsFunc(list, func(f chain.Failure) bool { return f.Option == id }) {

@@ -222,10 +222,7 @@ func (h *Hub) summaries() []ChainSummary {
 func (h *Hub) summary(slot chain.Slot) ChainSummary {
 	e, _ := h.press.Edition(slot)
 	s := ChainSummary{Scope: slot.Scope, Primitive: slot.Primitive, Seq: e.Seq, Body: e.Body, Published: e.At.Time(), Reason: string(e.Reason), Options: []chain.OptionID{}}
-	body, err := chain.DecodeBody(h.press.Body(e.Body))
-	if err != nil {
-		return s
-	}
+	body, _ := h.press.Content(e.Body)
 	for i := range body.Options {
 		s.Options = append(s.Options, body.Options[i].ID)
 	}
@@ -256,10 +253,7 @@ func (h *Hub) Show(ctx context.Context, slot chain.Slot) (ChainView, error) {
 		if err := chain.Unmarshal(payload, &v.Head); err != nil {
 			return ChainView{}, err
 		}
-		body, err := chain.DecodeBody(bytes)
-		if err != nil {
-			return ChainView{}, err
-		}
+		body, _ := h.press.Content(v.Head.Body)
 		v.Options, v.Rules = body.Options, body.Rules.WithDefaults()
 		return v, nil
 	})
