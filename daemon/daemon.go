@@ -95,11 +95,11 @@ type Daemon struct {
 	once   sync.Once       // closes ready
 
 	joining    sync.Mutex // one Join at a time
+	keeping    sync.Mutex // one change of joined at a time, its write included; taken before mu
 	mu         sync.Mutex // of all below
 	random     *rand.Rand
 	joined     Joined
 	isJoined   bool
-	revoked    bool
 	node       Node
 	wanted     map[chain.Slot]bool
 	extensions map[chain.Slot]extension
@@ -120,6 +120,7 @@ func New(cfg Config) (*Daemon, error) {
 		return nil, err
 	}
 	now := time.Now()
+	joined.Revoked = joined.Revoked || joined.ended(now)
 	bootID := fmt.Sprintf("%016x%016x", cfg.Random.Uint64(), cfg.Random.Uint64())
 	d := &Daemon{
 		cfg: cfg, bootID: bootID, started: now, locals: map[chain.OptionID]chain.Option{},
@@ -193,7 +194,7 @@ func (d *Daemon) use(node Node) Node {
 
 // connect makes the node for j and takes it into use.
 func (d *Daemon) connect(j Joined) error {
-	node, err := d.cfg.Connect(d.run, j, Events{Invalidated: d.invalidated, Revoked: d.hearRevocations, HubUp: d.hubUp})
+	node, err := d.cfg.Connect(d.run, j, Events{Invalidated: d.invalidated, Revoked: d.hearRevocations, Refused: d.refusedByHub, HubUp: d.hubUp})
 	if err != nil {
 		return fmt.Errorf("start the mesh: %w", err)
 	}
@@ -274,6 +275,9 @@ func (d *Daemon) enrol(ctx context.Context, joined *Joined, invitation member.In
 	if len(welcome.Membership) == 0 {
 		return fmt.Errorf("%w: the hub gave no membership", control.ErrRefused)
 	}
+	joined.Revoked = false
+	d.keeping.Lock()
+	defer d.keeping.Unlock()
 	if err := d.admit(joined, welcome); err != nil {
 		return err
 	}
@@ -281,7 +285,7 @@ func (d *Daemon) enrol(ctx context.Context, joined *Joined, invitation member.In
 		return err
 	}
 	d.mu.Lock()
-	d.joined, d.isJoined, d.revoked = *joined, true, false
+	d.joined, d.isJoined = *joined, true
 	d.mu.Unlock()
 	d.gossip(node, *joined)
 	return nil

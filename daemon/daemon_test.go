@@ -15,6 +15,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -453,6 +454,107 @@ func TestARevokedDeviceStopsAndSaysSo(t *testing.T) {
 		if _, _, err := b.ask(edge.Work{}); codeOf(err) != edge.NoChain || !strings.Contains(err.Error(), "revoked") {
 			t.Errorf("error %v", err)
 		}
+	})
+}
+
+// revocations is a signed list that ends the test device's membership.
+func (b *bench) revocations() []byte {
+	b.hub.t.Helper()
+	list, err := (&member.Revocations{}).Add(chaintest.PeerID(device), time.Now())
+	if err != nil {
+		b.hub.t.Fatal(err)
+	}
+	list.Mesh = b.hub.policy.Trust.Mesh
+	signed, err := member.Revoke(b.hub.policy.Key, list)
+	if err != nil {
+		b.hub.t.Fatal(err)
+	}
+	return signed
+}
+
+func (b *bench) stopped(when string) {
+	b.hub.t.Helper()
+	if text, _, err := b.ask(edge.Work{}); codeOf(err) != edge.NoChain || !strings.Contains(err.Error(), "revoked") {
+		b.hub.t.Errorf("%s: text %q, error %v; want that a revoked device stops", when, text, err)
+	}
+}
+
+func TestARevocationOutlivesARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := joined(t, options)
+		time.Sleep(time.Second)
+		b.hub.events.Revoked(b.revocations())
+		b.stopped("after the list")
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		again := bare(t, b.memory)
+		again.hub.set(true)
+		again.stopped("after a restart without a hub")
+	})
+}
+
+// TestTheHubsRefusalStopsARevokedDevice: who is revoked is cut off, and hears the
+// signed list no more.
+func TestTheHubsRefusalStopsARevokedDevice(t *testing.T) {
+	ways := map[string]func(*bench){
+		"at a visit": func(b *bench) { b.hub.events.HubUp(true) },
+		"unasked":    func(b *bench) { b.hub.events.Refused(b.hub.no) },
+		"to a protest": func(b *bench) {
+			for _, id := range []chain.OptionID{"alpha/small", "beta/small", "local/own/m"} {
+				b.provider.fail(id, chain.Status)
+			}
+			_, _, _ = b.ask(edge.Work{})
+		},
+	}
+	for name, ask := range ways {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := joined(t, options)
+				time.Sleep(time.Second)
+				b.hub.mu.Lock()
+				b.hub.no = spoke.Refuse(spoke.CodeNotMember, "join again")
+				b.hub.mu.Unlock()
+				b.hub.events.HubUp(true)
+				synctest.Wait()
+				if text, _, _ := b.ask(edge.Work{}); text == "" {
+					t.Fatal("any other refusal leaves cached chains in force")
+				}
+				b.hub.mu.Lock()
+				b.hub.no = spoke.Refuse(spoke.CodeRevoked, "ask the owner")
+				b.hub.mu.Unlock()
+				ask(b)
+				synctest.Wait()
+				b.stopped("after the refusal")
+				if err := b.Close(); err != nil {
+					t.Fatal(err)
+				}
+				again := bare(t, b.memory)
+				again.stopped("after a restart")
+				again.hub.serve(options)
+				again.hub.events.HubUp(true)
+				synctest.Wait()
+				if text, _, err := again.ask(edge.Work{}); text == "" {
+					t.Errorf("the hub welcomed it again, and it does not work: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestNewsDuringAVisitIsKept: what arrives by gossip while a hello is under way
+// is not undone by the older answer.
+func TestNewsDuringAVisitIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := joined(t, options)
+		time.Sleep(time.Second)
+		list := b.revocations()
+		b.hub.mu.Lock()
+		b.hub.change = func(*wire.Welcome) { b.hub.events.Revoked(list) }
+		b.hub.mu.Unlock()
+		b.hub.events.HubUp(true)
+		synctest.Wait()
+		b.stopped("after a list that came during a visit")
 	})
 }
 

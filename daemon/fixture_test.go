@@ -39,6 +39,7 @@ type hub struct {
 
 	mu        sync.Mutex
 	away      bool
+	no        error // what it answers to everything, when set
 	head      []byte
 	body      []byte
 	extend    func(wire.Protest) wire.ProtestReply
@@ -88,7 +89,7 @@ func (h *hub) reach() error {
 	if h.away {
 		return errAway
 	}
-	return nil
+	return h.no
 }
 
 func (h *hub) Hello(_ context.Context, q wire.Hello) (wire.Welcome, error) {

@@ -37,6 +37,7 @@ type Node interface {
 type Events struct {
 	Invalidated func(slot chain.Slot) // the hub has a newer chain, or so it is said
 	Revoked     func(list []byte)     // a signed revocation list arrived
+	Refused     func(err error)       // the hub, reached unasked, said no
 	HubUp       func(up bool)         // the connection to the hub came or went
 }
 

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -24,6 +26,17 @@ type Joined struct {
 	Expires       chain.Instant   `cbor:"expires"`
 	Revocations   []byte          `cbor:"revocations,omitempty"` // the newest signed list
 	RevocationSeq uint64          `cbor:"revocation_seq,omitempty"`
+	Revoked       bool            `cbor:"revoked,omitempty"` // the membership was ended, by that list or by the hub's own refusal
+}
+
+// ended reports whether the kept list ends the kept membership.
+func (j *Joined) ended(now time.Time) bool {
+	own, err := member.Verify(j.Trust, j.Membership, now)
+	if err != nil {
+		return false
+	}
+	list, err := member.VerifyRevocations(j.Trust, j.Revocations, 0, now)
+	return err == nil && list.Ends(&own)
 }
 
 // State keeps small files that survive a restart, each written whole or not at

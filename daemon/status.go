@@ -16,7 +16,7 @@ import (
 func (d *Daemon) Status() control.Status {
 	now := time.Now()
 	d.mu.Lock()
-	joined, isJoined, revoked, node, visit := d.joined, d.isJoined, d.revoked, d.node, d.visit
+	joined, isJoined, node, visit := d.joined, d.isJoined, d.node, d.visit
 	d.mu.Unlock()
 	s := control.Status{
 		Kind: "device", Version: d.cfg.Version, Name: d.cfg.Name, DeviceID: d.cfg.DeviceID, PeerID: d.cfg.Key.PeerID(), Started: d.started.UTC(),
@@ -48,7 +48,7 @@ func (d *Daemon) Status() control.Status {
 	if isJoined && !s.Hub.Reachable {
 		s.Problems = append(s.Problems, "the hub is out of reach; cached chains stay in force until they expire")
 	}
-	if revoked {
+	if joined.Revoked {
 		s.Problems = append(s.Problems, "the membership was revoked")
 	}
 	return s

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -116,6 +117,7 @@ func (d *Daemon) turn(ctx context.Context) time.Duration {
 		return time.Hour
 	}
 	if err != nil || due {
+		d.refusedByHub(err)
 		d.settle(err)
 	}
 	return d.untilNext(time.Now())
@@ -230,21 +232,70 @@ func (d *Daemon) greet(ctx context.Context, node Node) (wire.Welcome, error) {
 			return welcome, fmt.Errorf("show the hub its newer heads: %w", err)
 		}
 	}
-	before := joined
-	if err := d.admit(&joined, welcome); err != nil {
+	changed, err := d.amend(func(j *Joined) error {
+		if err := d.admit(j, welcome); err != nil {
+			return err
+		}
+		j.Revoked = j.ended(time.Now())
+		return nil
+	})
+	if err != nil {
 		return welcome, err
 	}
 	d.mu.Lock()
-	d.joined = joined
+	joined = d.joined
 	d.visit.comeBack = welcome.ComeBack.Duration()
 	d.mu.Unlock()
-	if !sameJoined(before, joined) {
-		if err := joined.Save(d.cfg.State); err != nil {
-			d.cfg.Log.Warn("the renewed membership could not be kept", "error", err)
-		}
+	if changed {
 		d.gossip(node, joined)
 	}
 	return welcome, nil
+}
+
+// amend changes what joining gave and keeps it, one change at a time: a visit, a
+// list that came by gossip and a new invitation would else undo each other. A
+// change that cannot be written is in force until the next start.
+func (d *Daemon) amend(change func(*Joined) error) (changed bool, err error) {
+	d.keeping.Lock()
+	defer d.keeping.Unlock()
+	d.mu.Lock()
+	before := d.joined
+	d.mu.Unlock()
+	joined := before
+	if err := change(&joined); err != nil {
+		return false, err
+	}
+	if sameJoined(before, joined) {
+		return false, nil
+	}
+	d.mu.Lock()
+	d.joined = joined
+	d.mu.Unlock()
+	if err := joined.Save(d.cfg.State); err != nil {
+		d.cfg.Log.Warn("what the hub gave is in force but could not be kept", "error", err)
+	}
+	return true, nil
+}
+
+// refusedByHub looks for the one refusal that ends more than a call. The hub cuts
+// off whom it revokes, so its signed list may never arrive here; its own no, over
+// a connection that proved its pinned key, stops the device as well. It can only
+// take away: a later welcome, or a new invitation, gives back.
+func (d *Daemon) refusedByHub(err error) {
+	if !errors.Is(err, &spoke.Refusal{Code: spoke.CodeRevoked}) {
+		return
+	}
+	_, _ = d.amend(func(j *Joined) error { // the change itself cannot fail
+		if !j.Revoked && len(j.Membership) > 0 {
+			j.Revoked = true
+			d.sayRevoked()
+		}
+		return nil
+	})
+}
+
+func (d *Daemon) sayRevoked() {
+	d.cfg.Log.Error("this device's membership was revoked; ask for a new invitation")
 }
 
 // within gives one exchange its time.
@@ -359,7 +410,9 @@ func (d *Daemon) admit(j *Joined, w wire.Welcome) error {
 		if err != nil {
 			return fmt.Errorf("the membership that the hub sent: %w", err)
 		}
-		j.Membership, j.Scopes, j.Expires = w.Membership, m.Scopes, m.Expires
+		if own, err := d.membership(j.Trust, j.Membership); err != nil || own.Serial <= m.Serial { // an answer may be overtaken by a newer one
+			j.Membership, j.Scopes, j.Expires = w.Membership, m.Scopes, m.Expires
+		}
 	}
 	if len(w.Topics) > 0 {
 		j.Topics = w.Topics
@@ -372,20 +425,10 @@ func (d *Daemon) admit(j *Joined, w wire.Welcome) error {
 
 // hearRevocations takes a list that came by gossip.
 func (d *Daemon) hearRevocations(list []byte) {
-	d.mu.Lock()
-	joined := d.joined
-	d.mu.Unlock()
-	before := joined
-	d.admitRevocations(&joined, list)
-	if sameJoined(before, joined) {
-		return
-	}
-	d.mu.Lock()
-	d.joined = joined
-	d.mu.Unlock()
-	if err := joined.Save(d.cfg.State); err != nil {
-		d.cfg.Log.Warn("the revocation list could not be kept", "error", err)
-	}
+	_, _ = d.amend(func(j *Joined) error { // the change itself cannot fail
+		d.admitRevocations(j, list)
+		return nil
+	})
 }
 
 // admitRevocations verifies a list and keeps it unless an equal or newer one is
@@ -402,14 +445,12 @@ func (d *Daemon) admitRevocations(j *Joined, list []byte) {
 		return
 	}
 	j.Revocations, j.RevocationSeq = list, r.Seq
-	if own, err := d.membership(j.Trust, j.Membership); err == nil && r.Ends(&own) {
-		d.mu.Lock()
-		d.revoked = true
-		d.mu.Unlock()
-		d.cfg.Log.Error("this device's membership was revoked; ask for a new invitation")
+	if !j.Revoked && j.ended(time.Now()) {
+		j.Revoked = true
+		d.sayRevoked()
 	}
 }
 
 func sameJoined(a, b Joined) bool {
-	return string(a.Membership) == string(b.Membership) && string(a.Revocations) == string(b.Revocations) && equalTopics(a.Topics, b.Topics)
+	return a.Revoked == b.Revoked && string(a.Membership) == string(b.Membership) && string(a.Revocations) == string(b.Revocations) && equalTopics(a.Topics, b.Topics)
 }

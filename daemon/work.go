@@ -42,7 +42,7 @@ func (d *Daemon) scope() chain.ScopeID {
 // says why there is none.
 func (d *Daemon) inForce(p chain.Primitive) (*chain.Chain, error) {
 	d.mu.Lock()
-	joined, revoked := d.isJoined, d.revoked
+	joined, revoked := d.isJoined, d.joined.Revoked
 	d.mu.Unlock()
 	switch {
 	case !joined:
@@ -231,6 +231,7 @@ func (r *run) protest(ctx context.Context, failed []chain.Failure, budget time.D
 	head := r.chain.Head()
 	reply, err := d.nodeNow().Protest(ctx, wire.Protest{Slot: r.chain.Slot(), Body: head.Body, Nonce: nonce, Failed: failed, Budget: chain.MillisOf(budget)})
 	if err != nil {
+		d.refusedByHub(err)
 		return nil, fmt.Errorf("protest for %s: %w", r.chain.Slot(), err)
 	}
 	if len(reply.Extension) == 0 {

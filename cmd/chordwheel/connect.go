@@ -6,6 +6,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/daemon"
 	"github.com/chordwheel/chordwheel/mesh"
+	"github.com/chordwheel/chordwheel/mesh/spoke"
 )
 
 // connector makes the node of a device that has joined.
@@ -19,6 +20,7 @@ func connector(key chain.Key, o deviceOptions) func(context.Context, daemon.Join
 			Key: key, Trust: j.Trust, HubAddrs: addresses, Listen: o.config.Listen, Log: o.log, Version: version,
 			OnInvalidation: func(slot chain.Slot, _ uint64, _ []byte) { events.Invalidated(slot) },
 			OnRevoked:      events.Revoked,
+			OnRefused:      func(no *spoke.Refusal) { events.Refused(no) },
 			OnHub:          events.HubUp,
 		})
 		if err != nil {
