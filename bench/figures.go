@@ -127,13 +127,22 @@ func printTable(out io.Writer, s shape, targets []target, rounds [][]figure) {
 			number(median(rounds, func(r []figure) float64 { return r[i].p50 })),
 			ratio(p50(straight)), ratio(p50(leanest)), ratio(p50(reverse)),
 			number(median(rounds, func(r []figure) float64 { return added(r, i) })),
-			ratio(median(rounds, func(r []figure) float64 { return added(r, i) / added(r, leanest) })),
+			ratio(median(rounds, func(r []figure) float64 { return share(added(r, i), added(r, leanest)) })),
 			number(median(rounds, func(r []figure) float64 { return r[i].rate })),
 			number(median(rounds, func(r []figure) float64 { return r[i].cpu })),
 			ratio(median(rounds, func(r []figure) float64 { return r[i].cpu / r[leanest].cpu })))
 	}
 	w.Flush()
 	fmt.Fprintln(out)
+}
+
+// share is a over b, and unknown where noise ate b: a round in which the lean
+// proxy seems to be no slower than no proxy says nothing.
+func share(a, b float64) float64 {
+	if b <= 0 {
+		return math.NaN()
+	}
+	return a / b
 }
 
 func number(v float64) string {
