@@ -85,3 +85,31 @@ func (a *app) revoke() *cobra.Command {
 		},
 	}
 }
+
+func (a *app) approve() *cobra.Command {
+	return &cobra.Command{
+		Use:   "approve PEER_ID",
+		Short: "Let a device that came with a known device ID have it",
+		Long: `Settle a device ID that came under a second peer ID: the peer named here may join
+with it, and the one that held it is revoked. "chordwheel status" lists those that wait.`,
+		Example: "  chordwheel approve 12D3KooW…",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			peer, err := chain.ParsePeerID(args[0])
+			if err != nil {
+				return usage("%w", err)
+			}
+			n, err := a.hubNode(c.Context())
+			if err != nil {
+				return err
+			}
+			var answer struct {
+				PeerID chain.PeerID `json:"approved"`
+			}
+			if err := n.call(c.Context(), http.MethodPost, "/api/v1/approve", map[string]chain.PeerID{"peer_id": peer}, &answer); err != nil {
+				return err
+			}
+			return a.print(answer, func(w io.Writer) { fmt.Fprintf(w, "approved %s: it may join now\n", answer.PeerID) })
+		},
+	}
+}

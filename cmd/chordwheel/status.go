@@ -142,6 +142,9 @@ func (a *app) hubStatus(ctx context.Context, n *node) error {
 			chains = append(chains, []string{string(c.Scope), string(c.Primitive), join(c.Options), c.Reason})
 		}
 		a.rows(w, []string{"scope", "primitive", "order", "published for"}, chains)
+		for _, conflict := range s.Conflicts {
+			fmt.Fprintln(w, a.paint(yellow, fmt.Sprintf("! %s (%s) waits with the device ID of %s; let it in with: chordwheel approve %s", conflict.Name, conflict.DeviceID, conflict.Holder, conflict.PeerID)))
+		}
 		for _, alarm := range s.Alarms {
 			fmt.Fprintln(w, a.paint(yellow, fmt.Sprintf("! %s: %s %s %s", ago(alarm.At, now), alarm.What, alarm.Device, alarm.Detail)))
 		}
