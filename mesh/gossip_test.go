@@ -273,3 +273,35 @@ func TestAMemberThatFloods(t *testing.T) {
 		w.within(time.Second, "the hub is heard beside it", w.all(func(r *rim) bool { return last(r.seqs(), 1) }))
 	})
 }
+
+// The largest list there can be still fits one message of gossip.
+func TestAFullRevocationListIsHeard(t *testing.T) {
+	run(t, 2, func(t *testing.T, w *world) {
+		list := member.Revocations{Mesh: testMesh}
+		var err error
+		for range member.MaxRevoked {
+			if list, err = list.Add(someKey(t).PeerID(), time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		signed, err := member.Revoke(w.desk.key, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.hub.Revoked(t.Context(), signed); err != nil {
+			t.Fatal(err)
+		}
+		w.within(time.Second, "all have it", w.all(func(r *rim) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.lists == 1 }))
+		t.Logf("%d bytes", len(signed))
+		older, err := member.Revoke(w.desk.key, member.Revocations{Mesh: testMesh, Seq: 1, Issued: list.Issued})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.hub.Revoked(t.Context(), older); !errors.Is(err, chain.ErrRollback) {
+			t.Errorf("an older list: %v", err)
+		}
+		if err := w.devices[0].SetRevocations(older); !errors.Is(err, chain.ErrRollback) {
+			t.Errorf("an older list from the disk: %v", err)
+		}
+	})
+}

@@ -21,7 +21,6 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	"github.com/libp2p/go-libp2p/x/rate"
 	"github.com/multiformats/go-multiaddr"
-	manet "github.com/multiformats/go-multiaddr/net"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
@@ -150,17 +149,6 @@ func parse(addresses []string) ([]multiaddr.Multiaddr, error) {
 		all = append(all, a)
 	}
 	return all, nil
-}
-
-// LoopbackOnly reports whether none of the addresses can be reached from
-// another machine.
-func LoopbackOnly(addresses []string) bool {
-	for _, s := range addresses {
-		if a, err := multiaddr.NewMultiaddr(s); err == nil && !manet.IsIPLoopback(a) {
-			return false
-		}
-	}
-	return true
 }
 
 // listening gives where h can be dialled, unspecified addresses resolved.
