@@ -125,7 +125,7 @@ func newGossip(ctx context.Context, h host.Host, trust chain.Trust, log *slog.Lo
 		pubsub.WithGossipSubParams(params), scoring(g.judge.score), pubsub.WithMaxMessageSize(wire.MaxGossipMessage),
 		pubsub.WithPeerOutboundQueueSize(256), pubsub.WithValidateQueueSize(256),
 		pubsub.WithSubscriptionFilter(filter), pubsub.WithRawTracer(g.drops),
-		pubsub.WithAppSpecificRpcInspector(g.judge.inspect), pubsub.WithLogger(log))
+		pubsub.WithAppSpecificRpcInspector(g.judge.inspect), pubsub.WithLogger(slog.New(warnings{log.Handler()})))
 	if err != nil {
 		return nil, fmt.Errorf("gossip: %w", err)
 	}

@@ -3,7 +3,6 @@ package mesh
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
-	"github.com/libp2p/go-libp2p/gologshim"
 	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
 	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
 	"github.com/libp2p/go-libp2p/p2p/security/noise"
@@ -43,10 +41,6 @@ func systemHost(opts ...libp2p.Option) (host.Host, error) {
 
 // WireVersion is what nodes tell each other as their protocol version.
 const WireVersion = "chordwheel/1"
-
-// RouteLibraryLogs sends what libp2p logs to handler. It acts on the whole
-// process and must be called before the first node is made; only cmd does.
-func RouteLibraryLogs(handler slog.Handler) { gologshim.SetDefaultHandler(handler) }
 
 // limits are the sizes of a node, as its resource manager and connection
 // manager are given them.
