@@ -290,6 +290,26 @@ func TestAnAsynchronousExtensionHoldsForTheNextRequest(t *testing.T) {
 	})
 }
 
+func TestAnAsynchronousExtensionEndsWithItsOwnExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := joined(t, "alpha/small keys=alpha")
+		b.provider.fail("alpha/small", chain.Status)
+		b.hub.extend = func(p wire.Protest) wire.ProtestReply {
+			e := b.hub.policy.ExtensionOf(t, b.memory.Get(slot), p.Nonce, chaintest.PeerID(device), "gamma/large", time.Now())
+			e.Expires = chain.InstantOf(time.Now().Add(time.Minute))
+			return wire.ProtestReply{Extension: b.hub.policy.Sign(t, chain.DomainExtension, e)}
+		}
+		if _, result, err := b.ask(edge.Work{Async: true}); err != nil || result.End != walk.Escalating {
+			t.Fatalf("result %+v, error %v: want escalating", result, err)
+		}
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		if text, _, _ := b.ask(edge.Work{Async: true}); text != "" {
+			t.Errorf("%q: the extension has expired", text)
+		}
+	})
+}
+
 func TestAModelByNameIsThatModelOrNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := joined(t, "alpha/small keys=alpha | beta/big/v1:latest | peer")
@@ -540,6 +560,38 @@ func TestTheHubsRefusalStopsARevokedDevice(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestARefusalOfAnOlderMembershipMeansNothing: a visit may be under way while the
+// owner lets the device in again.
+func TestARefusalOfAnOlderMembershipMeansNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := joined(t, options)
+		time.Sleep(time.Second)
+		b.hub.events.Revoked(b.revocations())
+		b.stopped("after the list")
+		time.Sleep(time.Second)
+		let := make(chan struct{})
+		b.hub.mu.Lock()
+		b.hub.first = func(q wire.Hello) error {
+			if q.Invitation != nil {
+				return nil
+			}
+			<-let
+			return spoke.Refuse(spoke.CodeRevoked, "ask the owner")
+		}
+		b.hub.mu.Unlock()
+		b.hub.events.HubUp(true) // a visit that shows the old membership
+		synctest.Wait()
+		if err := b.Join(t.Context(), b.invitation()); err != nil {
+			t.Fatal(err)
+		}
+		close(let)
+		synctest.Wait()
+		if text, _, err := b.ask(edge.Work{}); text == "" {
+			t.Errorf("it was let in again, and does not work: %v", err)
+		}
+	})
 }
 
 // TestNewsDuringAVisitIsKept: what arrives by gossip while a hello is under way

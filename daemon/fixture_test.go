@@ -49,8 +49,9 @@ type hub struct {
 	protests  []wire.Protest
 	fetches   int
 	calls     int
-	lose      bool // the answers to reports get lost
-	forgot    bool // it asks for heads, as after the loss of its data
+	lose      bool                   // the answers to reports get lost
+	forgot    bool                   // it asks for heads, as after the loss of its data
+	first     func(wire.Hello) error // has a hello to itself before the hub does
 	change    func(*wire.Welcome)
 	peer      chain.PeerID
 	topics    []wire.TopicKey
@@ -93,6 +94,14 @@ func (h *hub) reach() error {
 }
 
 func (h *hub) Hello(_ context.Context, q wire.Hello) (wire.Welcome, error) {
+	h.mu.Lock()
+	first := h.first
+	h.mu.Unlock()
+	if first != nil {
+		if err := first(q); err != nil {
+			return wire.Welcome{}, err
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.reach(); err != nil {

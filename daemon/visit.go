@@ -117,7 +117,6 @@ func (d *Daemon) turn(ctx context.Context) time.Duration {
 		return time.Hour
 	}
 	if err != nil || due {
-		d.refusedByHub(err)
 		d.settle(err)
 	}
 	return d.untilNext(time.Now())
@@ -218,6 +217,7 @@ func (d *Daemon) greet(ctx context.Context, node Node) (wire.Welcome, error) {
 	hello := d.hello(joined)
 	welcome, err := within(ctx, node.Hello, hello)
 	if err != nil {
+		d.stopIfRevoked(joined.Membership, err)
 		return welcome, fmt.Errorf("say hello to the hub: %w", err)
 	}
 	if len(welcome.Behind) > 0 {
@@ -277,16 +277,31 @@ func (d *Daemon) amend(change func(*Joined) error) (changed bool, err error) {
 	return true, nil
 }
 
-// refusedByHub looks for the one refusal that ends more than a call. The hub cuts
-// off whom it revokes, so its signed list may never arrive here; its own no, over
-// a connection that proved its pinned key, stops the device as well. It can only
-// take away: a later welcome, or a new invitation, gives back.
+// refusedByHub hears a refusal outside of a visit. One that says the device was
+// revoked makes a visit due, which finds out.
 func (d *Daemon) refusedByHub(err error) {
 	if !errors.Is(err, &spoke.Refusal{Code: spoke.CodeRevoked}) {
 		return
 	}
+	d.mu.Lock()
+	known := d.joined.Revoked
+	d.mu.Unlock()
+	if !known {
+		d.visitSoon()
+	}
+}
+
+// stopIfRevoked looks for the one refusal of a hello that ends more than a
+// visit. The hub cuts off whom it revokes, so its signed list may never arrive here;
+// its own no, over a connection that proved its pinned key, stops the device as
+// well. It can only take away: a later welcome, or a new invitation, gives back.
+// A refusal of a membership that was replaced meanwhile means nothing.
+func (d *Daemon) stopIfRevoked(shown []byte, err error) {
+	if !errors.Is(err, &spoke.Refusal{Code: spoke.CodeRevoked}) {
+		return
+	}
 	_, _ = d.amend(func(j *Joined) error { // the change itself cannot fail
-		if !j.Revoked && len(j.Membership) > 0 {
+		if !j.Revoked && string(j.Membership) == string(shown) {
 			j.Revoked = true
 			d.sayRevoked()
 		}

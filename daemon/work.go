@@ -17,11 +17,12 @@ import (
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
-// extension is what an asynchronous protest brought: it holds for one request.
+// extension is what an asynchronous protest brought: it holds for one request. It
+// is kept as it was signed and verified when it is used.
 type extension struct {
-	of      chain.CID
-	options []chain.Option
-	expires time.Time
+	nonce  string
+	signed []byte
+	until  time.Time
 }
 
 // extensionHold is how long an asynchronous extension waits for its request at
@@ -225,6 +226,16 @@ func (d *Daemon) measured(c *chain.Chain, m walk.Measurement) {
 
 // protest asks the hub for more options and verifies what it says.
 func (r *run) protest(ctx context.Context, failed []chain.Failure, budget time.Duration) ([]chain.Option, error) {
+	e, err := r.askForMore(ctx, failed, budget)
+	if err != nil {
+		return nil, err
+	}
+	return r.daemon.extends(r.chain, e), nil // one that is refused is none: the hub was reached, this is not what being offline looks like
+}
+
+// askForMore brings the hub's extension as it came, without a signature if it
+// had nothing to add.
+func (r *run) askForMore(ctx context.Context, failed []chain.Failure, budget time.Duration) (extension, error) {
 	d := r.daemon
 	d.counts.protests.Add(1)
 	nonce := newNonce()
@@ -232,21 +243,28 @@ func (r *run) protest(ctx context.Context, failed []chain.Failure, budget time.D
 	reply, err := d.nodeNow().Protest(ctx, wire.Protest{Slot: r.chain.Slot(), Body: head.Body, Nonce: nonce, Failed: failed, Budget: chain.MillisOf(budget)})
 	if err != nil {
 		d.refusedByHub(err)
-		return nil, fmt.Errorf("protest for %s: %w", r.chain.Slot(), err)
+		return extension{}, fmt.Errorf("protest for %s: %w", r.chain.Slot(), err)
 	}
 	if len(reply.Extension) == 0 {
 		d.cfg.Log.Info("the hub has nothing to add", "slot", r.chain.Slot().String(), "reason", clip(reply.Reason))
-		return nil, nil
+	}
+	return extension{nonce, reply.Extension, time.Now().Add(extensionHold)}, nil
+}
+
+// extends gives the options that e appends to c, none if it may not.
+func (d *Daemon) extends(c *chain.Chain, e extension) []chain.Option {
+	if len(e.signed) == 0 {
+		return nil
 	}
 	d.mu.Lock()
 	trust := d.joined.Trust
 	d.mu.Unlock()
-	options, err := trust.VerifyExtension(r.chain, nonce, d.cfg.Key.PeerID(), reply.Extension, time.Now())
+	options, err := trust.VerifyExtension(c, e.nonce, d.cfg.Key.PeerID(), e.signed, time.Now())
 	if err != nil {
 		d.cfg.Log.Error("an extension was refused", "error", err)
-		return nil, nil // the hub was reached: this is not what being offline looks like
+		return nil
 	}
-	return options, nil
+	return options
 }
 
 // escalate protests without making the caller wait: what comes back holds for the
@@ -256,32 +274,30 @@ func (r *run) escalate(failed []chain.Failure) {
 	d.group.Go(func() {
 		ctx, cancel := context.WithTimeout(d.run, callTimeout)
 		defer cancel()
-		options, err := r.protest(ctx, failed, callTimeout)
-		if err != nil || len(options) == 0 {
-			if err != nil && !errors.Is(err, context.Canceled) {
-				d.cfg.Log.Warn("an asynchronous protest failed", "error", err)
-			}
+		e, err := r.askForMore(ctx, failed, callTimeout)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			d.cfg.Log.Warn("an asynchronous protest failed", "error", err)
+		}
+		if err != nil || d.extends(r.chain, e) == nil {
 			return
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.extensions[r.chain.Slot()] = extension{r.chain.Head().Body, options, time.Now().Add(extensionHold)}
+		d.extensions[r.chain.Slot()] = e
 	})
 }
 
-// takeExtension gives the waiting extension of c, once.
+// takeExtension gives the waiting extension of c, once. It is of no use to a
+// newer chain, nor past its own expiry.
 func (d *Daemon) takeExtension(c *chain.Chain) []chain.Option {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	e, ok := d.extensions[c.Slot()]
-	if !ok {
-		return nil
-	}
 	delete(d.extensions, c.Slot())
-	if e.of != c.Head().Body || !time.Now().Before(e.expires) {
+	d.mu.Unlock()
+	if !ok || !time.Now().Before(e.until) {
 		return nil
 	}
-	return e.options
+	return d.extends(c, e)
 }
 
 // Models lists what a request may name: the options of the chat chain in order.
