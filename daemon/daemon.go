@@ -194,7 +194,7 @@ func (d *Daemon) use(node Node) Node {
 
 // connect makes the node for j and takes it into use.
 func (d *Daemon) connect(j Joined) error {
-	node, err := d.cfg.Connect(d.run, j, Events{Invalidated: d.invalidated, Revoked: d.hearRevocations, Refused: d.refusedByHub, HubUp: d.hubUp})
+	node, err := d.cfg.Connect(d.run, j, Events{Invalidated: d.invalidated, Revoked: d.hearRevocations, Refused: d.refusedByHub, HubUp: d.hubUp, Moved: d.standing.AddressChanged})
 	if err != nil {
 		return fmt.Errorf("start the mesh: %w", err)
 	}

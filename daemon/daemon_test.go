@@ -634,6 +634,41 @@ func TestAHubThatLostCountIsShownTheHeadsItSigned(t *testing.T) {
 	})
 }
 
+// TestADeviceWithoutANetworkPoisonsNothing: when every remote option and the hub
+// fail to connect, it is this machine that is offline; when an address changes,
+// everything is tried again.
+func TestADeviceWithoutANetworkPoisonsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := joined(t, "alpha/small keys=alpha | beta/small")
+		b.hub.set(true)
+		b.hub.take()
+		b.provider.fail("alpha/small", chain.Unreachable)
+		b.provider.fail("beta/small", chain.Unreachable)
+		for range 10 {
+			b.ask(edge.Work{})
+			time.Sleep(time.Second)
+		}
+		if s := b.Status(); len(s.Resting) != 0 {
+			t.Errorf("left alone: %+v", s.Resting)
+		}
+		b.provider.heal()
+		b.hub.events.Moved()
+		b.hub.set(false)
+		if text, _, _ := b.ask(edge.Work{}); text != "answer of alpha/small" {
+			t.Errorf("back on the network: %q", text)
+		}
+		time.Sleep(time.Hour)
+		reports, _, _ := b.hub.take()
+		for _, r := range reports {
+			for _, c := range r.Counters {
+				if c.Outcomes[chain.Unreachable] > 0 || c.Outcomes[chain.Offline] > 0 {
+					t.Errorf("the hub was told of failures that were this device's own: %+v", c)
+				}
+			}
+		}
+	})
+}
+
 func TestModelsAreTheChatChainInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := joined(t, "alpha/small keys=alpha | peer | beta/small")

@@ -321,6 +321,12 @@ func (p *provider) fail(id chain.OptionID, class chain.Class) {
 
 func random() *rand.Rand { return rand.New(rand.NewPCG(1, 1)) }
 
+func (p *provider) heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fails = map[chain.OptionID]walk.Outcome{}
+}
+
 // bench is a device with everything around it played by the test.
 type bench struct {
 	*daemon.Daemon

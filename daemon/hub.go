@@ -39,6 +39,7 @@ type Events struct {
 	Revoked     func(list []byte)     // a signed revocation list arrived
 	Refused     func(err error)       // the hub, reached unasked, said no
 	HubUp       func(up bool)         // the connection to the hub came or went
+	Moved       func()                // an address of this machine changed
 }
 
 // ErrNotJoined is what a device without a hub answers to everything that

@@ -49,6 +49,9 @@ type DeviceConfig struct {
 	OnWelcome func(w wire.Welcome)
 	// OnRefused: the hub refused such a hello. The node goes on trying, slowly.
 	OnRefused func(r *spoke.Refusal)
+	// OnMoved: an address of this machine changed, so that what could not be
+	// reached may be now.
+	OnMoved func()
 	// OnAnnounce: another device of a joined scope announced itself.
 	OnAnnounce func(p Presence)
 }

@@ -142,6 +142,9 @@ func TestNewAddressesEndThePause(t *testing.T) {
 		if !r.HubReachable() {
 			t.Error("a change of address did not bring it back")
 		}
+		if n := r.moves.Load(); n < 16 { // the start is one more
+			t.Errorf("it told of %d changes, want 16 at least", n)
+		}
 	})
 }
 

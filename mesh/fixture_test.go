@@ -7,6 +7,7 @@ import (
 
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,6 +124,7 @@ type rim struct {
 	key  chain.Key
 	hear func(mesh.Presence)
 
+	moves       atomic.Int64
 	mu          sync.Mutex
 	invalidated []uint64
 	ups         []bool
@@ -218,6 +220,7 @@ func (w *world) device(i int, change func(*mesh.DeviceConfig)) *rim {
 			}
 			r.invalidated = append(r.invalidated, seq)
 		},
+		OnMoved:   func() { r.moves.Add(1) },
 		OnRevoked: func([]byte) { r.mu.Lock(); defer r.mu.Unlock(); r.lists++ },
 		OnWelcome: func(wire.Welcome) { r.mu.Lock(); defer r.mu.Unlock(); r.welcomes++ },
 		OnAnnounce: func(p mesh.Presence) {

@@ -435,6 +435,9 @@ func (d *Device) moved() {
 	d.mu.Unlock()
 	d.clearBackoff()
 	d.poke()
+	if d.cfg.OnMoved != nil {
+		d.teller.tell(d.cfg.OnMoved)
+	}
 }
 
 // keep is the one loop that acts without being asked: it brings the hello

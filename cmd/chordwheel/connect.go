@@ -22,6 +22,7 @@ func connector(key chain.Key, o deviceOptions) func(context.Context, daemon.Join
 			OnRevoked:      events.Revoked,
 			OnRefused:      func(no *spoke.Refusal) { events.Refused(no) },
 			OnHub:          events.HubUp,
+			OnMoved:        events.Moved,
 		})
 		if err != nil {
 			return nil, err
