@@ -316,7 +316,11 @@ func (p *provider) Run(ctx context.Context, c adapter.Call, emit func(walk.Chunk
 func (p *provider) fail(id chain.OptionID, class chain.Class) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fails[id] = walk.Outcome{Class: class, Status: 503}
+	o := walk.Outcome{Class: class}
+	if class == chain.Status {
+		o.Status = 503
+	}
+	p.fails[id] = o
 }
 
 func random() *rand.Rand { return rand.New(rand.NewPCG(1, 1)) }
