@@ -86,6 +86,7 @@ func invalid(format string, args ...any) *Refusal { return Refuse(InvalidRequest
 type failure struct {
 	status int
 	retry  time.Duration // Retry-After; 0 for none
+	code   Code          // ours, for the log; detail.Code may be an upstream's
 	detail ErrorDetail   // without request_id
 }
 
@@ -95,7 +96,7 @@ func (r *Refusal) fail() failure {
 	if !ok {
 		v = verdicts[InternalError]
 	}
-	f := failure{status: v.status, detail: ErrorDetail{Message: clip(r.Message, 1024), Type: v.kind, Code: string(r.Code)}}
+	f := failure{status: v.status, code: r.Code, detail: ErrorDetail{Message: clip(r.Message, 1024), Type: v.kind, Code: string(r.Code)}}
 	if v.retry > 0 {
 		f.retry = v.retry
 		if r.RetryAfter > 0 {

@@ -165,7 +165,7 @@ func (x *exchange) begun() bool { return x.wrote || x.stream != nil && x.stream.
 
 // refuse writes a failure: as the whole answer, or as a stream's last event.
 func (x *exchange) refuse(f failure) {
-	x.code = f.detail.Code
+	x.code = string(f.code)
 	if x.option == "" && len(f.detail.Attempts) > 0 {
 		x.option = f.detail.Attempts[len(f.detail.Attempts)-1].Option
 	}

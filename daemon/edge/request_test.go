@@ -369,6 +369,22 @@ func TestLog(t *testing.T) {
 	}
 }
 
+// What an upstream calls its refusal is foreign text: it goes to the caller, and
+// not to the log.
+func TestAnUpstreamsWordsAreNotLogged(t *testing.T) {
+	var log bytes.Buffer
+	says := &walk.Answer{Status: 422, Body: []byte(`{"error":{"message":"CANARY","type":"CANARY","param":"CANARY","code":"CANARY"}}`)}
+	e := newEdge(t, failing(walk.Result{End: walk.Refused, Option: "alpha/small", Attempts: 1, Answer: says}, nil), func(c *Config) { c.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+	for _, body := range []string{helloReq, streamReq} {
+		if w := do(e, ask("POST", "/v1/chat/completions", body)); strings.Count(w.Body.String(), "CANARY") != 4 {
+			t.Errorf("the caller got %s", w.Body)
+		}
+	}
+	if strings.Contains(log.String(), "CANARY") || strings.Count(log.String(), `"code":"invalid_request"`) != 2 {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -26,6 +27,19 @@ func refused(status int, h http.Header, text []byte, now time.Time) walk.Outcome
 		o.Answer = passed(status, h, text)
 	}
 	return o
+}
+
+// leastSecret is the length of a key from which on it is looked for: the places
+// of a shorter one could be anything.
+const leastSecret = 8
+
+// withoutSecret gives an upstream's words without the device's key: a server
+// that repeats the headers it got would tell it to whoever asks.
+func withoutSecret(text []byte, key chain.Secret) []byte {
+	if len(key) < leastSecret {
+		return text
+	}
+	return bytes.ReplaceAll(text, []byte(key.Reveal()), []byte("***"))
 }
 
 // tells reports whether the text of an answer with this status may say that

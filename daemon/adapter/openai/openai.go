@@ -191,6 +191,7 @@ func (a *Adapter) refused(resp *http.Response, c *adapter.Call, wait *patience) 
 			if text, err = io.ReadAll(r); err != nil {
 				text = nil // half a reason is none
 			}
+			text = withoutSecret(text, c.Secret)
 		}
 	} else { // only for the connection's sake
 		wait.limit(drainWait)

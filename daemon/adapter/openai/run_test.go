@@ -378,6 +378,19 @@ func TestAKeyThatIsNoHeaderIsNotSent(t *testing.T) {
 	}
 }
 
+func TestAServerThatRepeatsTheKeyDoesNotTellTheCaller(t *testing.T) {
+	const key = "sk-very-secret"
+	p := providertest.New(t, providertest.Refusal(http.StatusBadRequest, `{"error":{"message":"Authorization was Bearer `+key+`, body was fine"}}`))
+	for _, stream := range []bool{false, true} {
+		c := chat(p.Endpoint(), stream)
+		c.Secret = key
+		_, o := collect(t.Context(), newAdapter(t), c)
+		if o.Answer == nil || strings.Contains(string(o.Answer.Body), key) || !strings.Contains(string(o.Answer.Body), "Bearer ***, body was fine") {
+			t.Errorf("streamed %v: %+v", stream, o.Answer)
+		}
+	}
+}
+
 func TestBadEndpointsAndBodies(t *testing.T) {
 	a := newAdapter(t)
 	if _, o := collect(t.Context(), a, chat("ftp://x", false)); o.Class != chain.Unreachable {
