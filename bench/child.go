@@ -92,7 +92,12 @@ workspaces:
 `
 
 func startEdge(ctx context.Context, binary, dir, provider string) (target, *child, error) {
-	file := filepath.Join(dir, "catalogue.yaml")
+	// In a folder of its own: the hub watches the one that the catalogue is in,
+	// and every line that is logged beside it would wake the hub.
+	file := filepath.Join(dir, "catalogue", "catalogue.yaml")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		return target{}, nil, err
+	}
 	if err := os.WriteFile(file, fmt.Appendf(nil, catalogue, provider), 0o600); err != nil {
 		return target{}, nil, err
 	}

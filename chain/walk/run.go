@@ -9,163 +9,132 @@ import (
 )
 
 // Run walks p until an option answered, the budget is spent or the caller is
-// gone, which is when ctx ends or deliver fails. It runs each attempt in a
-// goroutine of its own, goes on at once when one is given up, and returns when
-// all of them have ended.
+// gone, which is when ctx ends or deliver fails. It returns when all attempts
+// have ended.
+//
+// An attempt runs in the caller's goroutine: handing each answer from one
+// goroutine to another would cost more than all rules of the walk. What must not
+// wait for an attempt is going on without it, so the timer that gives one up
+// walks on in its own goroutine, while the caller's waits for the attempt to end.
 func Run(ctx context.Context, p Plan, s *Standing, r Runner, deliver Deliver) Result {
-	w := walker{m: New(p, s, time.Now()), runner: r, deliver: deliver}
-	defer w.stop()
+	w := &walker{ctx: ctx, m: New(p, s, time.Now()), runner: r, deliver: deliver, turn: make(chan struct{}, 1)}
+	w.begin()
+	w.running.Wait()
+	return w.m.Result()
+}
+
+// How much is put together for one write to the caller, where the runner says
+// that more is at hand.
+const (
+	maxBatch      = 32
+	maxBatchBytes = 32 << 10
+)
+
+// walker drives a machine. Whoever has the turn may use it: the goroutine that
+// walks, the attempt under way when it emits, and the timer.
+type walker struct {
+	ctx     context.Context
+	m       *Machine
+	runner  Runner
+	deliver Deliver
+
+	turn    chan struct{} // a lock on which time may pass in tests, as it does while a caller reads slowly
+	now     *flight       // the attempt under way, nil for none
+	timer   *time.Timer
+	armed   time.Time      // when the timer fires; zero: it does not
+	running sync.WaitGroup // the timer's goroutines, counted from when it is set
+}
+
+func (w *walker) take()    { w.turn <- struct{}{} }
+func (w *walker) release() { <-w.turn }
+
+func (w *walker) begin() {
+	w.take()
+	defer w.release()
+	w.walk()
+}
+
+// walk goes on from wherever the walk is until it is over, or until an attempt
+// was given up: whoever did that walks on. It begins and ends with the turn.
+func (w *walker) walk() {
 	for {
-		if ctx.Err() != nil {
+		if w.ctx.Err() != nil {
 			w.m.Leave(time.Now())
 		}
 		step := w.m.Next(time.Now())
 		switch {
 		case step.Attempt != nil:
-			w.attempt(ctx, step.Attempt)
+			if !w.attempt(*step.Attempt) {
+				return
+			}
 		case step.Protest:
-			bounded, cancel := context.WithTimeout(ctx, step.Budget)
-			options, err := p.Hooks.Protest(bounded, step.Failed, step.Budget)
-			cancel()
-			w.m.Protested(options, err == nil, time.Now())
+			w.protest(step)
 		default:
-			return w.m.Result()
+			return
 		}
 	}
 }
 
-// How far an attempt may be ahead of the caller: chunks, of which at most one is
-// larger than largeChunk bytes.
-const (
-	maxBatch   = 16
-	largeChunk = 64 << 10
-)
-
-// walker drives a machine.
-type walker struct {
-	m       *Machine
-	runner  Runner
-	deliver Deliver
-	timer   *time.Timer
-	armed   time.Time // when the timer fires
-	running sync.WaitGroup
-	out     [][]byte // of the last batch; used again
-}
-
-// flight is one attempt on its way.
-type flight struct {
-	ctx    context.Context
-	chunks chan piece   // what comes while a write to the caller is under way goes out with the next one
-	ended  chan Outcome // with room for one: nobody may be listening any more
-}
-
-// piece is a chunk on its way. taken is nil but for a large one, whose emit waits
-// until it is closed.
-type piece struct {
-	Chunk
-	taken chan struct{}
-}
-
-func (f *flight) emit(c Chunk) error {
-	if f.ctx.Err() != nil { // a select would choose by chance
-		return context.Cause(f.ctx)
-	}
-	p := piece{Chunk: c}
-	if len(c.Data) > largeChunk {
-		p.taken = make(chan struct{})
-	}
-	select {
-	case f.chunks <- p:
-	case <-f.ctx.Done():
-		return context.Cause(f.ctx)
-	}
-	if p.taken == nil {
-		return nil
-	}
-	select {
-	case <-p.taken:
-		return nil
-	case <-f.ctx.Done():
-		return context.Cause(f.ctx)
-	}
-}
-
-// attempt drives one attempt to its end, or to where it is given up.
-func (w *walker) attempt(ctx context.Context, a *Attempt) {
-	actx, cancel := context.WithCancel(ctx)
+// protest asks for further options. No attempt is under way: the timer finds
+// nothing to do.
+func (w *walker) protest(step Step) {
+	bounded, cancel := context.WithTimeout(w.ctx, step.Budget)
 	defer cancel()
-	f := &flight{ctx: actx, chunks: make(chan piece, maxBatch), ended: make(chan Outcome, 1)}
-	attempt := *a
-	w.running.Go(func() {
-		f.ended <- w.runner.Run(actx, attempt, f.emit)
-	})
-	for {
-		w.arm()
-		select {
-		case p := <-f.chunks:
-			if !w.hand(attempt, w.batch(f, p)) {
-				return
-			}
-		case o := <-f.ended:
-			if len(f.chunks) > 0 && !w.hand(attempt, w.batch(f, <-f.chunks)) { // an outcome never overtakes output
-				return
-			}
-			w.end(ctx, attempt, o)
-			return
-		case <-w.timer.C:
-			w.armed = time.Time{}
-			if w.m.Expire(time.Now()) {
-				return
-			}
-		case <-ctx.Done():
-			w.m.Leave(time.Now())
-			return
-		}
-	}
+	options, err := w.m.plan.Hooks.Protest(bounded, step.Failed, step.Budget)
+	w.m.Protested(options, err == nil, time.Now())
 }
 
-// batch feeds p and whatever else has come. One write for several events costs
-// the processor a fraction of one for each, and delays none.
-func (w *walker) batch(f *flight, p piece) [][]byte {
-	now := time.Now()
-	w.out = w.out[:0]
-	for n := 1; ; n++ {
-		w.out = append(w.out, w.m.Feed(p.Chunk, now)...)
-		if p.taken != nil {
-			close(p.taken)
-		}
-		if n > maxBatch { // all that an ended attempt can have left behind
-			return w.out
-		}
-		select {
-		case p = <-f.chunks:
-		default:
-			return w.out
-		}
-	}
-}
-
-// end takes the outcome of an attempt. One that came because the caller left
-// is not the option's.
-func (w *walker) end(ctx context.Context, a Attempt, o Outcome) {
-	if ctx.Err() != nil && o.Class != chain.OK {
-		w.m.Leave(time.Now())
-		return
-	}
-	w.hand(a, w.m.End(o, time.Now()))
-}
-
-// hand gives data to the caller and reports whether the caller is still there.
-func (w *walker) hand(a Attempt, data [][]byte) bool {
-	if len(data) == 0 {
-		return true
-	}
-	if err := w.deliver(a, data); err != nil {
-		w.m.Leave(time.Now())
+// attempt drives one attempt to its end. It reports false if the attempt was
+// given up on the way and the walk goes on elsewhere.
+func (w *walker) attempt(a Attempt) bool {
+	f := &flight{w: w, attempt: a}
+	f.ctx, f.cancel = context.WithCancel(w.ctx)
+	defer f.cancel()
+	o := w.run(f)
+	if f.givenUp {
 		return false
 	}
-	w.m.Delivered(time.Now())
+	if !f.left && f.flush() { // an outcome never overtakes output
+		f.end(o)
+	}
 	return true
+}
+
+// run lends the turn to the attempt. It is taken back also from a runner that
+// panics, so that the timer does not walk on behind the caller's back.
+func (w *walker) run(f *flight) Outcome {
+	w.now = f
+	w.arm()
+	w.release()
+	defer func() {
+		w.take()
+		if !f.givenUp {
+			w.now = nil
+			w.disarm()
+		}
+	}()
+	return w.runner.Run(f.ctx, f.attempt, f.emit)
+}
+
+// expire runs on the timer: it gives the attempt under way up if its time is
+// over, and walks on.
+func (w *walker) expire() {
+	defer w.running.Done()
+	w.take()
+	defer w.release()
+	w.armed = time.Time{}
+	f := w.now
+	if f == nil || f.left || w.ctx.Err() != nil || !f.flush() {
+		return // it is ending
+	}
+	if !w.m.Expire(time.Now()) {
+		w.arm()
+		return
+	}
+	f.givenUp = true
+	f.cancel()
+	w.now = nil
+	w.walk()
 }
 
 // arm sets the timer if the deadline is nearer than what it is set to. A
@@ -176,17 +145,92 @@ func (w *walker) arm() {
 	if !w.armed.IsZero() && !by.Before(w.armed) {
 		return
 	}
+	w.disarm()
 	w.armed = by
+	w.running.Add(1)
 	if w.timer == nil {
-		w.timer = time.NewTimer(time.Until(by))
+		w.timer = time.AfterFunc(time.Until(by), w.expire)
 		return
 	}
 	w.timer.Reset(time.Until(by))
 }
 
-func (w *walker) stop() {
-	if w.timer != nil {
-		w.timer.Stop()
+// disarm stops the timer. Where it has fired already, its goroutine waits for
+// the turn and will find what is under way then.
+func (w *walker) disarm() {
+	if w.timer != nil && w.timer.Stop() {
+		w.running.Done()
 	}
-	w.running.Wait()
+	w.armed = time.Time{}
+}
+
+// flight is one attempt on its way. All but attempt and ctx is used with the
+// walker's turn.
+type flight struct {
+	w       *walker
+	attempt Attempt
+	ctx     context.Context
+	cancel  context.CancelFunc
+	out     [][]byte // fed and not yet delivered
+	bytes   int      // of out
+	chunks  int      // fed since the last delivery
+	givenUp bool     // somebody else walks on
+	left    bool     // the caller is gone
+}
+
+// emit takes a chunk of the attempt and returns when it was written to the
+// caller, or may wait for the next one.
+func (f *flight) emit(c Chunk) error {
+	f.w.take()
+	defer f.w.release()
+	if f.ctx.Err() != nil {
+		return context.Cause(f.ctx)
+	}
+	if len(c.Data) > 0 || c.Meaningful {
+		f.out = append(f.out, f.w.m.Feed(c, time.Now())...)
+		f.bytes += len(c.Data)
+		f.chunks++
+	}
+	if c.More && f.chunks < maxBatch && f.bytes < maxBatchBytes {
+		return nil
+	}
+	if !f.flush() {
+		return context.Cause(f.ctx)
+	}
+	f.w.arm()
+	return nil
+}
+
+// flush hands what was fed to the caller and reports whether the caller is
+// still there.
+func (f *flight) flush() bool {
+	f.bytes, f.chunks = 0, 0
+	there := f.hand(f.out)
+	f.out = f.out[:0]
+	return there
+}
+
+// end takes the outcome. One that came because the caller left is not the
+// option's.
+func (f *flight) end(o Outcome) {
+	m := f.w.m
+	if f.w.ctx.Err() != nil && o.Class != chain.OK {
+		m.Leave(time.Now())
+		return
+	}
+	f.hand(m.End(o, time.Now()))
+}
+
+func (f *flight) hand(data [][]byte) bool {
+	if len(data) == 0 {
+		return true
+	}
+	if err := f.w.deliver(f.attempt, data); err != nil {
+		f.left = true
+		f.cancel()
+		f.w.m.Leave(time.Now())
+		return false
+	}
+	f.w.m.Delivered(time.Now())
+	return true
 }

@@ -168,54 +168,136 @@ func TestRunSlowCaller(t *testing.T) {
 	})
 }
 
-// What comes while a write to the caller is under way goes out with the next
-// one, all of it and in order; an attempt is never far ahead of the caller.
-func TestRunBatchesForASlowCaller(t *testing.T) {
+// What a runner has at hand goes out in one write, all of it and in order; what
+// it waits after goes out before.
+func TestRunPutsTogetherWhatIsAtHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const chunks = 1000
-		var written, furthest atomic.Int64
-		var writes int
+		const rounds, each = 50, 20
+		var want strings.Builder
+		var writes []int
 		var delivered strings.Builder
 		r := runner(func(_ context.Context, _ Attempt, emit func(Chunk) error) Outcome {
-			for i := range chunks {
-				if err := emit(Chunk{Data: fmt.Appendf(nil, "%d,", i), Meaningful: true}); err != nil {
+			for i := range rounds * each {
+				c := Chunk{Data: fmt.Appendf(nil, "%d,", i), Meaningful: true, More: true}
+				want.Write(c.Data)
+				if emit(c) != nil {
 					return Outcome{Class: chain.Canceled}
 				}
-				furthest.Store(max(furthest.Load(), int64(i+1)-written.Load()))
+				if (i+1)%each == 0 && i+1 < rounds*each {
+					_ = emit(Chunk{})
+					if delivered.String() != want.String() {
+						t.Errorf("after %d chunks %d of %d bytes were delivered", i+1, delivered.Len(), want.Len())
+					}
+				}
 			}
 			return Outcome{Class: chain.OK}
 		})
 		p := Plan{Options: options("alpha"), Stream: true, Budget: time.Hour}
 		result := Run(t.Context(), p, standing(), r, func(_ Attempt, data [][]byte) error {
-			time.Sleep(time.Millisecond)
 			for _, d := range data {
 				delivered.Write(d)
 			}
-			written.Add(int64(len(data)))
-			writes++
+			writes = append(writes, len(data))
 			return nil
 		})
-		want := ""
-		for i := range chunks {
-			want += fmt.Sprintf("%d,", i)
+		if result.End != Answered || delivered.String() != want.String() {
+			t.Fatalf("result %+v, %d bytes delivered, want %d in order", result, delivered.Len(), want.Len())
 		}
-		if result.End != Answered || delivered.String() != want {
-			t.Fatalf("result %+v, %d bytes delivered, want %d in order", result, delivered.Len(), len(want))
-		}
-		if ahead := furthest.Load(); writes > chunks/4 || ahead > 3*maxBatch {
-			t.Errorf("%d writes for %d chunks, at most %d ahead", writes, chunks, ahead)
+		if len(writes) != rounds {
+			t.Errorf("writes of %v chunks, want %d writes", writes, rounds)
 		}
 	})
 }
 
-// A large chunk holds its attempt up until the walk has it, so that a stream
-// keeps one of them in memory and not a batch.
-func TestRunKeepsOneLargeChunkAhead(t *testing.T) {
+// However much is at hand, what is held for one write is bounded.
+func TestRunBoundsABatch(t *testing.T) {
+	for _, size := range []int{1, maxBatchBytes/3 + 1, maxBatchBytes} {
+		r := runner(func(_ context.Context, _ Attempt, emit func(Chunk) error) Outcome {
+			for range 100 {
+				_ = emit(Chunk{Data: make([]byte, size), Meaningful: true, More: true})
+			}
+			return Outcome{Class: chain.OK}
+		})
+		total := 0
+		Run(t.Context(), Plan{Options: options("alpha"), Stream: true}, standing(), r, func(_ Attempt, data [][]byte) error {
+			if total += len(data); len(data) > maxBatch || len(data)*size > maxBatchBytes+size {
+				t.Errorf("%d chunks of %d bytes in one write", len(data), size)
+			}
+			return nil
+		})
+		if total != 100 {
+			t.Errorf("%d chunks of %d bytes delivered, want 100", total, size)
+		}
+	}
+}
+
+// What was held is delivered before an attempt is given up, and never after.
+func TestRunDeliversWhatWasHeldBeforeATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runner(func(ctx context.Context, _ Attempt, emit func(Chunk) error) Outcome {
+			_ = emit(Chunk{Data: []byte("a"), Meaningful: true})
+			_ = emit(Chunk{Data: []byte("b"), Meaningful: true, More: true})
+			<-ctx.Done() // against its contract
+			return Outcome{Class: chain.OK}
+		})
+		p := Plan{Options: options("alpha", "beta"), Stream: true, Limits: chain.Limits{Idle: 1000}}
+		l := walked(t.Context(), p, standing(), r, nil)
+		want(t, l, Broken, "alpha", "alpha:cut")
+		if l.delivered != "ab" {
+			t.Errorf("delivered %q", l.delivered)
+		}
+	})
+}
+
+// A caller who left is not an option's time-out, however long its runner lingers.
+func TestRunCallerLeavesALingeringRunner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r := runner(func(ctx context.Context, _ Attempt, _ func(Chunk) error) Outcome {
+			<-ctx.Done()
+			time.Sleep(time.Minute)
+			return Outcome{Class: chain.Unreachable}
+		})
+		s := standing()
+		l := walked(ctx, Plan{Options: options("alpha", "beta"), Stream: true, Limits: chain.Limits{FirstOutput: 2000}}, s, r, nil)
+		if l.result.End != Left || len(s.options) != 0 || l.result.Attempts != 1 {
+			t.Errorf("%+v, standing %v", l.result, s.options)
+		}
+	})
+}
+
+// A runner that panics takes the walk with it: nothing goes on behind the caller.
+func TestRunPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tried := 0
+		r := runner(func(context.Context, Attempt, func(Chunk) error) Outcome {
+			tried++
+			panic("a bug")
+		})
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was lost")
+				}
+			}()
+			Run(t.Context(), Plan{Options: options("alpha", "beta"), Stream: true, Limits: chain.Limits{FirstOutput: 1000}}, standing(), r,
+				func(Attempt, [][]byte) error { return nil })
+		}()
+		time.Sleep(time.Hour)
+		if tried != 1 {
+			t.Errorf("%d attempts", tried)
+		}
+	})
+}
+
+// Nothing of a stream is ahead of a slow caller but the chunk being written.
+func TestRunKeepsNothingAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var written, furthest atomic.Int64
 		r := runner(func(_ context.Context, _ Attempt, emit func(Chunk) error) Outcome {
 			for i := range 20 {
-				if err := emit(Chunk{Data: make([]byte, largeChunk+1), Meaningful: true}); err != nil {
+				if err := emit(Chunk{Data: make([]byte, 64<<10), Meaningful: true}); err != nil {
 					return Outcome{Class: chain.Canceled}
 				}
 				furthest.Store(max(furthest.Load(), int64(i+1)-written.Load()))
@@ -228,8 +310,8 @@ func TestRunKeepsOneLargeChunkAhead(t *testing.T) {
 			written.Add(int64(len(data)))
 			return nil
 		})
-		if result.End != Answered || written.Load() != 20 || furthest.Load() > 2 {
-			t.Errorf("result %+v, %d written, %d ahead: want 20 and at most 2", result, written.Load(), furthest.Load())
+		if result.End != Answered || written.Load() != 20 || furthest.Load() > 1 {
+			t.Errorf("result %+v, %d written, %d ahead: want 20 and at most 1", result, written.Load(), furthest.Load())
 		}
 	})
 }

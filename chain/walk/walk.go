@@ -29,9 +29,14 @@ type Attempt struct {
 // as output: role-only and empty deltas. The walk holds the first few of them
 // back until the first meaningful one, and drops the rest. Data belongs to the
 // walk once emitted: it must not be changed afterwards.
+//
+// More says that the runner has more at hand, so that the walk may put several
+// chunks into one write. After it the runner must not wait for its upstream
+// without an emit of the zero Chunk, which writes what is held and is no output.
 type Chunk struct {
 	Data       []byte
 	Meaningful bool
+	More       bool
 }
 
 // Outcome is how an attempt ended.
@@ -55,10 +60,10 @@ type Answer struct {
 	Body        []byte
 }
 
-// Runner makes one attempt. It calls emit for each chunk; emit waits where the
-// caller is slow, so that only little of an answer is ever ahead of them, and
-// fails when the attempt was given up. Run ends soon
-// after ctx does. It never retries, and classifies what happened by the table of
+// Runner makes one attempt. It calls emit for each chunk, from one goroutine at a
+// time; emit returns when the chunk was written to the caller, so that nothing of
+// an answer is ever ahead of them, and fails when the attempt was given up. Run
+// ends soon after ctx does. It never retries, and classifies what happened by the table of
 // docs/walk.md, but for timeouts, cuts, cancellation and being offline, which
 // the walk sees itself.
 type Runner interface {

@@ -72,7 +72,12 @@ func read(t *testing.T, c walk.Chunk) (a answer) {
 }
 
 func (s Subject) collect(ctx context.Context, c adapter.Call) (got []walk.Chunk, o walk.Outcome) {
-	o = s.Adapter.Run(ctx, c, func(c walk.Chunk) error { got = append(got, c); return nil })
+	o = s.Adapter.Run(ctx, c, func(c walk.Chunk) error {
+		if c.Data != nil { // else it only lets go what the walk holds
+			got = append(got, c)
+		}
+		return nil
+	})
 	return got, o
 }
 

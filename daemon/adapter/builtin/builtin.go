@@ -116,7 +116,7 @@ func send(ctx context.Context, a completion, meaningful bool, emit func(walk.Chu
 	if err != nil {
 		return err
 	}
-	return emit(walk.Chunk{Data: b, Meaningful: meaningful})
+	return emit(walk.Chunk{Data: b, Meaningful: meaningful, More: true}) // nothing here waits
 }
 
 // refusal is the answer for a request that primer cannot or must not serve.

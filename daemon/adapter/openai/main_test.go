@@ -38,7 +38,12 @@ func chat(endpoint string, stream bool) adapter.Call {
 // collect runs a call and keeps what it emits.
 func collect(ctx context.Context, a *Adapter, c adapter.Call) ([]walk.Chunk, walk.Outcome) {
 	var got []walk.Chunk
-	o := a.Run(ctx, c, func(c walk.Chunk) error { got = append(got, c); return nil })
+	o := a.Run(ctx, c, func(c walk.Chunk) error {
+		if c.Data != nil { // else it only lets go what the walk holds
+			got = append(got, c)
+		}
+		return nil
+	})
 	return got, o
 }
 

@@ -216,6 +216,8 @@ type answer struct {
 	n       int64 // choices asked for
 	outcome walk.Outcome
 	begun   bool // something meaningful was emitted
+	held    bool // the walk may hold what was emitted, for more is at hand
+	waits   bool // for the next event, within tailWait
 	free    []byte
 }
 

@@ -32,6 +32,8 @@ type events struct {
 	err    error
 	data   []byte
 	failed bool // the event just read was called "error"
+
+	beforeRead func() // what must happen before a read, which may wait
 }
 
 var eventsPool = sync.Pool{New: func() any { return &events{buf: make([]byte, firstRead)} }}
@@ -48,8 +50,14 @@ func (e *events) free() {
 	if len(e.buf) > keepInPool || cap(e.data) > keepInPool {
 		return
 	}
-	e.r, e.err = nil, nil
+	e.r, e.err, e.beforeRead = nil, nil, nil
 	eventsPool.Put(e)
+}
+
+// more reports whether bytes are at hand that belong to what follows.
+func (e *events) more() bool {
+	rest := e.buf[e.head:e.tail]
+	return len(rest) > 1 || len(rest) == 1 && !(e.skipLF && rest[0] == '\n')
 }
 
 // next gives the data of the next event that has any, its lines joined by LF.
@@ -150,6 +158,9 @@ func (e *events) fill() {
 	}
 	if e.tail == len(e.buf) {
 		e.buf = append(e.buf, make([]byte, len(e.buf))...)
+	}
+	if e.beforeRead != nil {
+		e.beforeRead()
 	}
 	for range 100 {
 		n, err := e.r.Read(e.buf[e.tail:])

@@ -24,12 +24,11 @@ func (w *answer) stream(resp *http.Response, limit int64) error {
 	w.part, w.hide = "delta", !w.call.Request.Usage
 	e := newEvents(r)
 	defer e.free()
+	e.beforeRead = w.beforeRead
 	filtered := false
 	for {
-		if w.complete(w.n) { // only the usage and [DONE] may follow
-			w.wait.limit(tailWait)
-		}
 		data, err := e.next()
+		w.waits = false
 		w.wait.stop()
 		if err != nil {
 			return w.ended(err, filtered)
@@ -52,12 +51,31 @@ func (w *answer) stream(resp *http.Response, limit int64) error {
 		if f.counted && f.choices == 0 && w.hide {
 			continue // the usage event, which only we asked for
 		}
-		if w.emit(walk.Chunk{Data: w.oneLine(&f, data), Meaningful: f.meaningful}) != nil {
+		w.held = e.more()
+		if w.emit(walk.Chunk{Data: w.oneLine(&f, data), Meaningful: f.meaningful, More: w.held}) != nil {
 			return errGivenUp
 		}
 		if f.meaningful {
 			w.begun = true
 		}
+	}
+}
+
+// beforeRead is called before each wait for the upstream.
+func (w *answer) beforeRead() {
+	w.release()
+	if !w.waits && w.complete(w.n) { // only the usage and [DONE] may follow
+		w.waits = true
+		w.wait.limit(tailWait)
+	}
+}
+
+// release lets go what the walk holds for the next chunk, which may be long in
+// coming. That it failed is seen by whatever comes next.
+func (w *answer) release() {
+	if w.held {
+		w.held = false
+		_ = w.emit(walk.Chunk{})
 	}
 }
 
@@ -129,6 +147,7 @@ func (w *answer) drain(e *events) {
 	if e.err != nil {
 		return
 	}
+	w.release()
 	w.wait.limit(drainWait)
 	var rest [512]byte
 	for range 4 {
