@@ -235,3 +235,29 @@ func TestOperations(t *testing.T) {
 		}
 	})
 }
+
+// TestProtestsForInventedPrimitives leave nothing behind: a member may make up
+// as many names as it likes.
+func TestProtestsForInventedPrimitives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, declared))
+		a := r.joined("a", "key:alpha")
+		report := wire.Report{BootID: "b", Seq: 1, From: chain.InstantOf(time.Now()), To: chain.InstantOf(time.Now())}
+		for i := range 60 {
+			p := wire.Protest{Slot: chain.Slot{Scope: chain.DefaultScope, Primitive: chain.Primitive(fmt.Sprintf("made.up%d", i))}, Body: chain.CIDOf([]byte("x")), Nonce: "n",
+				Failed: []chain.Failure{{Option: "alpha/small", Class: chain.Timeout}}}
+			report.Protests = append(report.Protests, p)
+			reply, err := r.Protest(t.Context(), a.key.PeerID(), p)
+			if err != nil || !strings.Contains(reply.Reason, "no primitive made.up") || reply.Extension != nil {
+				t.Fatalf("%+v, %v", reply, err)
+			}
+		}
+		report.Protests = append(report.Protests, wire.Protest{Slot: home, Body: chain.CIDOf([]byte("x")), Nonce: "n", Failed: report.Protests[0].Failed})
+		if reply, err := r.Report(t.Context(), a.key.PeerID(), report); err != nil || !reply.Accepted {
+			t.Fatalf("%+v, %v", reply, err)
+		}
+		if n := r.ProtestSlots(); n != 1 {
+			t.Errorf("the protests of %d slots are counted, want those of %s alone", n, home)
+		}
+	})
+}

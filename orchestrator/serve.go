@@ -89,8 +89,9 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 	}
 	touched, turned := h.observe(&d, r, now)
 	for i := range r.Protests {
-		if slices.Contains(d.Scopes, r.Protests[i].Slot.Scope) {
-			h.count(r.Protests[i].Slot).Queued++
+		slot := r.Protests[i].Slot
+		if _, known := h.catalogue.Primitive(slot.Primitive); known && slices.Contains(d.Scopes, slot.Scope) {
+			h.count(slot).Queued++
 		}
 	}
 	switch {
@@ -192,7 +193,8 @@ func (h *Hub) whyNone(slot chain.Slot) string {
 	return "no option of " + slot.String() + " can be run by its devices: chain explain says why"
 }
 
-// protestCount is what one slot's protests came to since the start.
+// protestCount is what one slot's protests came to since the start. Counts are
+// kept for the catalogue's primitives only: the names are the devices' to choose.
 type protestCount struct {
 	Answered, Refused, Coalesced, Queued uint64
 }
@@ -235,6 +237,9 @@ func (h *Hub) protest(from chain.PeerID, p *wire.Protest) (wire.ProtestReply, er
 	d, err := h.memberOf(from, p.Slot.Scope, now)
 	if err != nil {
 		return wire.ProtestReply{}, err
+	}
+	if _, known := h.catalogue.Primitive(p.Slot.Primitive); !known {
+		return wire.ProtestReply{Reason: h.whyNone(p.Slot)}, nil
 	}
 	if extension, reason, ok := h.desk.Repeat(from, p.Slot, p.Nonce, now); ok {
 		h.count(p.Slot).Coalesced++
