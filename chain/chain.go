@@ -132,7 +132,7 @@ func (t Trust) Verify(slot Slot, head, body []byte, mark Mark, now time.Time) (*
 }
 
 func (t Trust) verify(slot Slot, envelope, body []byte, mark Mark, now time.Time) (*Chain, error) {
-	payload, err := t.open(DomainChain, envelope)
+	payload, err := t.Open(DomainChain, envelope)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (t Trust) verify(slot Slot, envelope, body []byte, mark Mark, now time.Time
 	case h.Mesh != t.Mesh:
 		return nil, ErrMesh
 	case h.Scope != slot.Scope || h.Primitive != slot.Primitive:
-		return nil, fmt.Errorf("%w: it says %q", ErrSlot, clip(Slot{h.Scope, h.Primitive}.String()))
+		return nil, fmt.Errorf("%w: it says %q", ErrSlot, Clip(Slot{h.Scope, h.Primitive}.String()))
 	case h.Seq == 0 || h.Seq > 1<<62 || h.Issued <= 0 || h.RefreshAfter < h.Issued || h.Expires <= h.Issued || h.Expires < h.RefreshAfter:
 		return nil, fmt.Errorf("%w: sequence or times out of order", ErrContent)
 	case h.Issued > InstantOf(now.Add(Leeway)):
@@ -166,13 +166,14 @@ func (t Trust) verify(slot Slot, envelope, body []byte, mark Mark, now time.Time
 		return nil, err
 	}
 	if b.Primitive != slot.Primitive {
-		return nil, fmt.Errorf("%w: the body is for %q", ErrSlot, clip(string(b.Primitive)))
+		return nil, fmt.Errorf("%w: the body is for %q", ErrSlot, Clip(b.Primitive))
 	}
 	return &Chain{head: h, body: b, envelope: bytes.Clone(envelope), bytes: bytes.Clone(body)}, nil
 }
 
-// open opens an envelope that only the orchestrator may have signed.
-func (t Trust) open(d Domain, envelope []byte) ([]byte, error) {
+// Open opens an envelope that only the orchestrator may have signed, and gives its
+// payload. Errors are those of the function [Open].
+func (t Trust) Open(d Domain, envelope []byte) ([]byte, error) {
 	signer, payload, err := Open(d, envelope)
 	if err != nil {
 		return nil, err
@@ -253,7 +254,7 @@ func (t Trust) VerifyExtension(of *Chain, nonce string, device PeerID, envelope 
 }
 
 func (t Trust) verifyExtension(of *Chain, nonce string, device PeerID, envelope []byte, now time.Time) (*Extension, error) {
-	payload, err := t.open(DomainExtension, envelope)
+	payload, err := t.Open(DomainExtension, envelope)
 	if err != nil {
 		return nil, err
 	}

@@ -27,14 +27,14 @@ func CIDOf(b []byte) CID {
 func ParseCID(s string) (CID, error) {
 	c, err := cid.Decode(s)
 	if err != nil {
-		return "", fmt.Errorf("CID %q: %w", clip(s), err)
+		return "", fmt.Errorf("CID %q: %w", Clip(s), err)
 	}
 	return cidOf(c)
 }
 
 func cidOf(c cid.Cid) (CID, error) {
 	if c.Prefix() != cidPrefix {
-		return "", fmt.Errorf("CID %s: want version 1, dag-cbor, sha2-256", clip(c.String()))
+		return "", fmt.Errorf("CID %s: want version 1, dag-cbor, sha2-256", Clip(c.String()))
 	}
 	return CID(c.Bytes()), nil
 }

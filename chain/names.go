@@ -63,15 +63,15 @@ const (
 func ParseScope(s string) (ScopeID, error) {
 	flavour, id, ok := strings.Cut(s, ":")
 	if !ok || id == "" {
-		return "", fmt.Errorf("scope %q: want flavour:id, such as %s", clip(s), DefaultScope)
+		return "", fmt.Errorf("scope %q: want flavour:id, such as %s", Clip(s), DefaultScope)
 	}
 	switch flavour {
 	case "workspace", "session", "device":
 	default:
-		return "", fmt.Errorf("scope %q: flavour must be workspace, session or device", clip(s))
+		return "", fmt.Errorf("scope %q: flavour must be workspace, session or device", Clip(s))
 	}
 	if len(s) > MaxScopeID || !printable(id) {
-		return "", fmt.Errorf("scope %q: want printable characters without spaces, at most %d bytes in all", clip(s), MaxScopeID)
+		return "", fmt.Errorf("scope %q: want printable characters without spaces, at most %d bytes in all", Clip(s), MaxScopeID)
 	}
 	return ScopeID(s), nil
 }
@@ -87,7 +87,7 @@ func ParsePrimitive(s string) (Primitive, error) {
 		}
 	}
 	if !ok {
-		return "", fmt.Errorf("primitive %q: want lower-case letters, digits and dots, such as %s", clip(s), LLMChat)
+		return "", fmt.Errorf("primitive %q: want lower-case letters, digits and dots, such as %s", Clip(s), LLMChat)
 	}
 	return Primitive(s), nil
 }
@@ -97,11 +97,11 @@ func ParsePrimitive(s string) (Primitive, error) {
 func ParsePeerID(s string) (PeerID, error) {
 	id, err := peer.Decode(s)
 	if err != nil {
-		return "", fmt.Errorf("peer ID %q: not a libp2p peer ID, such as 12D3KooW…", clip(s))
+		return "", fmt.Errorf("peer ID %q: not a libp2p peer ID, such as 12D3KooW…", Clip(s))
 	}
 	key, err := id.ExtractPublicKey()
 	if err != nil || key.Type() != crypto.Ed25519 {
-		return "", fmt.Errorf("peer ID %q: want one of an Ed25519 key, such as 12D3KooW…", clip(s))
+		return "", fmt.Errorf("peer ID %q: want one of an Ed25519 key, such as 12D3KooW…", Clip(s))
 	}
 	return PeerID(id.String()), nil
 }
@@ -164,10 +164,33 @@ func printable(s string) bool {
 	return true
 }
 
-// clip keeps foreign text short enough for an error line; %q keeps it harmless.
-func clip(s string) string {
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "") + "…"
+// Clip keeps foreign text short enough to be repeated in an error: 64 bytes and
+// a sign that there was more. %q around it keeps it harmless as well.
+func Clip[S ~string](s S) string { return ClipTo(s, 64) }
+
+// ClipTo is Clip for another number of bytes. It breaks no character.
+func ClipTo[S ~string](s S, most int) string {
+	if len(s) > most {
+		return strings.ToValidUTF8(string(s[:most]), "") + "…"
 	}
-	return s
+	return string(s)
+}
+
+// Match reports whether s fits a pattern, in which each "*" stands for any run of
+// characters, also none, and every other character for itself. Its work is bounded
+// by len(pattern)·len(s).
+func Match(pattern, s string) bool {
+	parts := strings.Split(pattern, "*")
+	first, rest := parts[0], parts[1:]
+	s, ok := strings.CutPrefix(s, first)
+	if !ok || len(rest) == 0 {
+		return ok && s == ""
+	}
+	last := len(rest) - 1
+	for _, part := range rest[:last] { // each where it first fits: that leaves the most to the others
+		if _, s, ok = strings.Cut(s, part); !ok {
+			return false
+		}
+	}
+	return strings.HasSuffix(s, rest[last])
 }

@@ -198,3 +198,42 @@ func TestTheZeroTrustTrustsNobody(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestClip(t *testing.T) {
+	long := strings.Repeat("a", 63) + "é"
+	for s, want := range map[string]string{"": "", "short": "short", strings.Repeat("a", 64): strings.Repeat("a", 64), long: strings.Repeat("a", 63) + "…"} {
+		if got := chain.Clip(s); got != want {
+			t.Errorf("Clip(%q) = %q, want %q", s, got, want)
+		}
+	}
+	if got := chain.ClipTo(chain.OptionID("alpha/small"), 5); got != "alpha…" {
+		t.Errorf("ClipTo gave %q", got)
+	}
+}
+
+func TestMatch(t *testing.T) {
+	for _, c := range []struct {
+		pattern, s string
+		want       bool
+	}{
+		{"gamma/large", "gamma/large", true}, {"gamma/large", "gamma/larger", false}, {"", "", true}, {"", "a", false},
+		{"*", "", true}, {"*", "a/b", true}, {"gamma/*", "gamma/a/b", true}, {"gamma/*", "gamma", false}, {"*large", "gamma/large", true},
+		{"a*a", "a", false}, {"a*a", "aa", true}, {"a*b*c", "abbc", true}, {"a*b*c", "acb", false}, {"**", "x", true}, {"a**b", "ab", true},
+		{"*ab*ab", "ab", false}, {"*ab*ab", "abcab", true}, {"a*", "*a", false},
+	} {
+		if got := chain.Match(c.pattern, c.s); got != c.want {
+			t.Errorf("Match(%q, %q) = %v", c.pattern, c.s, got)
+		}
+	}
+}
+
+// What counts against an option was an attempt at it, and no success.
+func TestWhatIsBlamedRan(t *testing.T) {
+	for _, c := range []chain.Class{chain.OK, chain.Unreachable, chain.Status, chain.Timeout, chain.BadAnswer, chain.RateLimited, chain.Credentials,
+		chain.CallerError, chain.ContextLength, chain.Feature, chain.Filtered, chain.Cut, chain.Canceled, chain.Busy, chain.Offline, chain.Internal,
+		chain.NoPeer, chain.KeyMissing, chain.Cooling, chain.Ceiling, chain.Absent, chain.Withdrawn} {
+		if c.Blames() && (!c.Ran() || c == chain.OK) {
+			t.Errorf("%s blames an option that was not tried, or that answered", c)
+		}
+	}
+}

@@ -84,11 +84,11 @@ const (
 func (o *Option) Validate() error {
 	switch {
 	case o.ID == "" || len(o.ID) > MaxNameBytes || !printable(string(o.ID)):
-		return fmt.Errorf("option id %q: want 1 to %d printable bytes without spaces", clip(string(o.ID)), MaxNameBytes)
+		return fmt.Errorf("option id %q: want 1 to %d printable bytes without spaces", Clip(o.ID), MaxNameBytes)
 	case o.Kind == "" || len(o.Kind) > MaxNameBytes || !printable(string(o.Kind)):
 		return fmt.Errorf("option %s: kind is missing or no name", o.ID)
 	case o.Data != AnyData && o.Data != LocalOnly: // what it forbids is not known here
-		return fmt.Errorf("option %s: unknown data class %q", o.ID, clip(string(o.Data)))
+		return fmt.Errorf("option %s: unknown data class %q", o.ID, Clip(o.Data))
 	case o.Kind == Peer && o.Data == LocalOnly:
 		return fmt.Errorf("option %s: local-only data cannot have a peer slot", o.ID)
 	case len(o.Keys) > 16 || len(o.Requires) > 64 || len(o.Via) > 8 || len(o.Limits.Features) > 32:

@@ -46,6 +46,27 @@ func (c Class) Known() bool {
 	return false
 }
 
+// Ran reports whether c is how an upstream call ended, as against a peer that had
+// no room or an option that was passed over: such are no attempts.
+func (c Class) Ran() bool {
+	switch c {
+	case Busy, NoPeer, KeyMissing, Cooling, Ceiling, Absent, Withdrawn:
+		return false
+	}
+	return true
+}
+
+// Blames reports whether an attempt that ended in c counts against the option. The
+// caller's own errors, a caller that left, a device without a network, a peer
+// without room and defects of ours say nothing about it.
+func (c Class) Blames() bool {
+	switch c {
+	case Unreachable, Status, Timeout, BadAnswer, RateLimited, Credentials, Cut:
+		return true
+	}
+	return false
+}
+
 // Failure is one failed option and why, as protests and error answers carry it.
 type Failure struct {
 	Option OptionID `cbor:"option" json:"option"`

@@ -76,7 +76,7 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 	if direct {
 		if options = named(options, w.Model); len(options) == 0 {
 			d.counts.failed.Add(1)
-			return walk.Result{}, edge.Refuse(edge.ModelNotFound, "no option of %s is called %q; GET /v1/models lists what may be asked for", c.Slot(), clip(w.Model))
+			return walk.Result{}, edge.Refuse(edge.ModelNotFound, "no option of %s is called %q; GET /v1/models lists what may be asked for", c.Slot(), chain.Clip(w.Model))
 		}
 	}
 	r := &run{daemon: d, chain: c, work: w, request: adapter.Request{ID: w.ID, Primitive: w.Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}
@@ -246,7 +246,7 @@ func (r *run) askForMore(ctx context.Context, failed []chain.Failure, budget tim
 		return extension{}, fmt.Errorf("protest for %s: %w", r.chain.Slot(), err)
 	}
 	if len(reply.Extension) == 0 {
-		d.cfg.Log.Info("the hub has nothing to add", "slot", r.chain.Slot().String(), "reason", clip(reply.Reason))
+		d.cfg.Log.Info("the hub has nothing to add", "slot", r.chain.Slot().String(), "reason", chain.Clip(reply.Reason))
 	}
 	return extension{nonce, reply.Extension, time.Now().Add(extensionHold)}, nil
 }
@@ -334,12 +334,4 @@ func newNonce() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // it never fails
 	return base64.RawURLEncoding.EncodeToString(b[:])
-}
-
-// clip keeps foreign text short enough for an error or a log line.
-func clip(s string) string {
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "") + "…"
-	}
-	return s
 }

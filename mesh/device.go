@@ -100,7 +100,7 @@ func NewDevice(cfg DeviceConfig) (*Device, error) {
 	for i, a := range addrs {
 		at, named := peer.SplitAddr(a)
 		if at == nil || named != "" && named != hub {
-			return nil, fmt.Errorf("mesh device: %s names no address of the pinned hub %s", clip(a.String()), hub)
+			return nil, fmt.Errorf("mesh device: %s names no address of the pinned hub %s", chain.ClipTo(a.String(), 96), hub)
 		}
 		addrs[i] = at
 		cfg.HubAddrs = append(cfg.HubAddrs, at.String())

@@ -138,7 +138,7 @@ func parse(addresses []string) ([]multiaddr.Multiaddr, error) {
 	for _, s := range addresses {
 		a, err := multiaddr.NewMultiaddr(s)
 		if err != nil {
-			return nil, fmt.Errorf("mesh address %q: want a form such as /ip4/192.0.2.1/tcp/7411: %s", clip(s), flat(err))
+			return nil, fmt.Errorf("mesh address %q: want a form such as /ip4/192.0.2.1/tcp/7411: %s", chain.ClipTo(s, 96), flat(err))
 		}
 		all = append(all, a)
 	}
@@ -165,7 +165,7 @@ func listening(h host.Host) []string {
 func peerID(p chain.PeerID) (peer.ID, error) {
 	id, err := peer.Decode(string(p))
 	if err != nil {
-		return "", fmt.Errorf("peer ID %q: %w", clip(string(p)), err)
+		return "", fmt.Errorf("peer ID %q: %w", chain.Clip(p), err)
 	}
 	return id, nil
 }
@@ -176,13 +176,6 @@ func flat(err error) string {
 	s := strings.Join(strings.Fields(err.Error()), " ")
 	if len(s) > 512 {
 		s = s[:512] + "…"
-	}
-	return s
-}
-
-func clip(s string) string {
-	if len(s) > 96 {
-		return s[:96] + "…"
 	}
 	return s
 }

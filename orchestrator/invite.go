@@ -184,7 +184,7 @@ func (h *Hub) Revoke(ctx context.Context, who string) (chain.PeerID, error) {
 		d := h.fleet.Find(who)
 		switch {
 		case d == nil:
-			return "", wrong("no device, or more than one, is called %q: give its peer ID", clip(who))
+			return "", wrong("no device, or more than one, is called %q: give its peer ID", chain.Clip(who))
 		case d.Revoked != 0:
 			return d.Peer, nil
 		}
@@ -229,7 +229,7 @@ func (h *Hub) Approve(ctx context.Context, peer chain.PeerID) error {
 		var none struct{}
 		c, ok := h.fleet.Conflict(peer)
 		if !ok {
-			return none, wrong("peer %q waits for no approval", clip(string(peer)))
+			return none, wrong("peer %q waits for no approval", chain.Clip(peer))
 		}
 		if d := h.fleet.Device(c.Holder); d != nil && d.Revoked == 0 {
 			if err := h.revoke(d, "its device ID went to "+string(peer)); err != nil {
@@ -240,11 +240,4 @@ func (h *Hub) Approve(ctx context.Context, peer chain.PeerID) error {
 		return none, h.cfg.Storage.Bucket(bucketConflicts).Delete(string(peer))
 	})
 	return err
-}
-
-func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "…"
-	}
-	return s
 }

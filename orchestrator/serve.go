@@ -130,7 +130,7 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (touched m
 		}
 		var failures uint64
 		for class, n := range c.Outcomes {
-			if fleet.Judges(class) {
+			if class.Blames() {
 				failures += n
 			}
 		}
@@ -146,7 +146,7 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (touched m
 	}
 	for i := range r.Measurements {
 		m := &r.Measurements[i]
-		if ours(m.Slot, m.Option) && (m.Class == chain.OK || fleet.Judges(m.Class)) {
+		if ours(m.Slot, m.Option) && (m.Class == chain.OK || m.Class.Blames()) {
 			h.book.Time(learn.Key{Primitive: m.Slot.Primitive, Option: m.Option}, d.Peer, m.Total.Duration(), m.Class == chain.OK, m.At.Time())
 			touched[m.Slot] = true
 		}

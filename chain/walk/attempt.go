@@ -229,7 +229,7 @@ func (m *Machine) failed(o Outcome, unjudged bool, now time.Time) {
 			o.Class = chain.Offline
 		}
 	}
-	neutral := unjudged || neutral(o.Class)
+	neutral := unjudged || !o.Class.Blames()
 	m.tally.attempt(o.Class)
 	m.cur.class = o.Class
 	switch o.Class {
@@ -276,15 +276,6 @@ func answered(c chain.Class) bool {
 		return true
 	}
 	return false
-}
-
-// neutral reports whether c says nothing about the option.
-func neutral(c chain.Class) bool {
-	switch c {
-	case chain.OK, chain.Unreachable, chain.Status, chain.Timeout, chain.BadAnswer, chain.RateLimited, chain.Credentials, chain.Cut:
-		return false
-	}
-	return true
 }
 
 // cool holds a failure against the option, or the peer that ran it. A failure
@@ -347,9 +338,10 @@ func (m *Machine) measure(x Measurement, settle func(Measurement)) {
 
 // used is what an attempt spent of the request's upstream calls.
 func (r *running) used(o Outcome) int {
-	switch o.Class {
-	case chain.Busy, chain.NoPeer, chain.KeyMissing, chain.Cooling, chain.Ceiling, chain.Absent, chain.Withdrawn:
+	if !o.Class.Ran() {
 		return min(max(o.Used, 0), r.attempt.Lent)
+	}
+	switch o.Class {
 	case chain.Unreachable, chain.Timeout, chain.Cut, chain.Canceled, chain.Internal, chain.Offline:
 		if o.Used <= 0 && r.attempt.Option.Kind == chain.Peer {
 			return r.attempt.Lent

@@ -16,9 +16,10 @@ type tally struct {
 
 // attempt counts one that ended in class.
 func (t *tally) attempt(c chain.Class) {
-	switch c {
-	case chain.Busy, chain.NoPeer, chain.KeyMissing, chain.Cooling, chain.Ceiling, chain.Absent, chain.Withdrawn:
+	if !c.Ran() {
 		return
+	}
+	switch c {
 	case chain.Timeout:
 		t.timeouts++
 	case chain.RateLimited:

@@ -59,7 +59,7 @@ func (e *Edge) checkHost(r *http.Request) *Refusal {
 	if isLoopbackName(name) || e.hosts[name] {
 		return nil
 	}
-	return invalid("Host: %q is not a name of this listener: use 127.0.0.1, or list it in CHORDWHEEL_HOSTS", clip(r.Host, 64))
+	return invalid("Host: %q is not a name of this listener: use 127.0.0.1, or list it in CHORDWHEEL_HOSTS", chain.Clip(r.Host))
 }
 
 // checkOrigin finds the web origin of a request. A listed one gets CORS headers;
@@ -77,7 +77,7 @@ func (e *Edge) checkOrigin(r *http.Request, loopback bool) (listed string, refus
 	if !loopback || len(values) == 1 && (origin == "http://"+host || origin == "https://"+host) {
 		return "", nil
 	}
-	return "", invalid("Origin: %q may not call this listener: list it in CHORDWHEEL_ORIGINS", clip(values[0], 64))
+	return "", invalid("Origin: %q may not call this listener: list it in CHORDWHEEL_ORIGINS", chain.Clip(values[0]))
 }
 
 // hostname gives the name of a Host header: lower case, without port, brackets

@@ -184,5 +184,5 @@ func (s *scanner) role() error {
 	case "system", "user", "assistant", "tool", "developer":
 		return nil
 	}
-	return invalid("%s.role: unknown role %q: want system, user, assistant, tool or developer", s.where(), clip(string(raw), 32))
+	return invalid("%s.role: unknown role %q: want system, user, assistant, tool or developer", s.where(), chain.ClipTo(string(raw), 32))
 }

@@ -149,14 +149,14 @@ func New(cfg Config) (*Edge, error) {
 	for _, h := range cfg.Hosts {
 		name := hostname(h)
 		if name == "" || strings.ContainsAny(h, "/*@ ") {
-			return nil, fmt.Errorf("edge: CHORDWHEEL_HOSTS: %q is not a host name: write it as in box.lan", clip(h, 64))
+			return nil, fmt.Errorf("edge: CHORDWHEEL_HOSTS: %q is not a host name: write it as in box.lan", chain.Clip(h))
 		}
 		e.hosts[name] = true
 	}
 	for _, o := range cfg.Origins {
 		u, err := url.Parse(o)
 		if err != nil || u.Scheme == "" || u.Host == "" || o != u.Scheme+"://"+u.Host || strings.Contains(o, "*") {
-			return nil, fmt.Errorf("edge: CHORDWHEEL_ORIGINS: %q is not an origin: write it as in https://app.example:8443, without a path", clip(o, 64))
+			return nil, fmt.Errorf("edge: CHORDWHEEL_ORIGINS: %q is not an origin: write it as in https://app.example:8443, without a path", chain.Clip(o))
 		}
 		e.origins[strings.ToLower(o)] = true
 	}
@@ -165,11 +165,3 @@ func New(cfg Config) (*Edge, error) {
 
 // ServeHTTP answers one request as on a loopback listener.
 func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.serve(w, r, true) }
-
-// clip keeps foreign text short enough for an error line.
-func clip(s string, n int) string {
-	if len(s) > n {
-		return strings.ToValidUTF8(s[:n], "") + "…"
-	}
-	return s
-}

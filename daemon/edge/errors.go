@@ -96,7 +96,7 @@ func (r *Refusal) fail() failure {
 	if !ok {
 		v = verdicts[InternalError]
 	}
-	f := failure{status: v.status, code: r.Code, detail: ErrorDetail{Message: clip(r.Message, 1024), Type: v.kind, Code: string(r.Code)}}
+	f := failure{status: v.status, code: r.Code, detail: ErrorDetail{Message: chain.ClipTo(r.Message, 1024), Type: v.kind, Code: string(r.Code)}}
 	if v.retry > 0 {
 		f.retry = v.retry
 		if r.RetryAfter > 0 {
@@ -195,9 +195,9 @@ func passThrough(a *walk.Answer) failure {
 	case json.Unmarshal(shapes.Error, &text) == nil && text != "":
 	case json.Unmarshal(shapes.Error, &inner) == nil && inner.Message != "":
 		text = inner.Message
-		f.detail.Param = clip(asText(inner.Param, ""), 256)
-		f.detail.Type = clip(asText(inner.Type, f.detail.Type), 64)
-		f.detail.Code = clip(asText(inner.Code, f.detail.Code), 64)
+		f.detail.Param = chain.ClipTo(asText(inner.Param, ""), 256)
+		f.detail.Type = chain.Clip(asText(inner.Type, f.detail.Type))
+		f.detail.Code = chain.Clip(asText(inner.Code, f.detail.Code))
 	case shapes.Message != "":
 		text = shapes.Message
 	case json.Unmarshal(shapes.Detail, &text) == nil && text != "":
@@ -205,7 +205,7 @@ func passThrough(a *walk.Answer) failure {
 		text = string(shapes.Detail)
 	}
 	if text != "" {
-		f.detail.Message = clip(text, 4096)
+		f.detail.Message = chain.ClipTo(text, 4096)
 	}
 	return f
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain/walk"
+
+	"github.com/chordwheel/chordwheel/chain"
 )
 
 // statusLeft is the status in the log of a request whose caller went away.
@@ -82,7 +84,7 @@ func (x *exchange) admit(loopback bool) *Refusal {
 			return nil
 		}
 		x.w.Header().Set("Allow", to.allow)
-		return Refuse(MethodNotAllowed, "%s is not allowed here: use %s", clip(x.r.Method, 16), to.allow)
+		return Refuse(MethodNotAllowed, "%s is not allowed here: use %s", chain.ClipTo(x.r.Method, 16), to.allow)
 	}
 	if !to.open {
 		if refusal := x.edge.keys.check(x.r.Header); refusal != nil {

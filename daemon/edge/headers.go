@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
 )
 
 // Names of the product's own header fields, in canonical form.
@@ -95,7 +97,7 @@ func readWish(name, v string, w *Work) *Refusal {
 		w.Share, ok = v == "1", v == "1" || v == "0"
 		want = "1 or 0"
 	default:
-		return invalid("%s: unknown header: docs/edge.md lists the known ones", clip(name, 64))
+		return invalid("%s: unknown header: docs/edge.md lists the known ones", chain.Clip(name))
 	}
 	if ok {
 		return nil

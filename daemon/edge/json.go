@@ -10,6 +10,8 @@ import (
 	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/chordwheel/chordwheel/chain"
 )
 
 // scanner reads one JSON document in one pass over its bytes, and accepts
@@ -76,7 +78,7 @@ func (s *scanner) end() error {
 func (s *scanner) where() string {
 	w := s.base
 	if s.field != nil {
-		w += clip(string(s.field), 64)
+		w += chain.Clip(string(s.field))
 	}
 	if s.index >= 0 {
 		w += "[" + strconv.Itoa(s.index) + "]"
@@ -266,7 +268,7 @@ func (s *scanner) name(first int) ([]byte, error) {
 }
 
 func (s *scanner) twice(key []byte) error {
-	return invalid("%s: the name %q stands twice in one object", s.where(), clip(string(key), 64))
+	return invalid("%s: the name %q stands twice in one object", s.where(), chain.Clip(string(key)))
 }
 
 func (s *scanner) bytesOf(n name) []byte {

@@ -186,7 +186,7 @@ func (x *exchange) getModel(id string) *Refusal {
 			return x.reply(http.StatusOK, a.object())
 		}
 	}
-	return Refuse(ModelNotFound, "there is no model %q: GET /v1/models lists what there is", clip(id, 128))
+	return Refuse(ModelNotFound, "there is no model %q: GET /v1/models lists what there is", chain.ClipTo(id, 128))
 }
 
 func autoModel(m Models) ModelObject {

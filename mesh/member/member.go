@@ -50,31 +50,11 @@ var (
 	ErrRevoked = errors.New("the membership was revoked")
 )
 
-// Pattern matches capabilities. A `*` stands for any run of characters, also
-// none; every other character for itself.
+// Pattern grants capabilities: those that [chain.Match] it.
 type Pattern string
 
-// Matches reports whether c fits p. Its work is bounded by len(p)·len(c).
-func (p Pattern) Matches(c chain.Capability) bool {
-	parts := strings.Split(string(p), "*")
-	s := string(c)
-	if len(parts) == 1 {
-		return s == parts[0]
-	}
-	if !strings.HasPrefix(s, parts[0]) {
-		return false
-	}
-	s = s[len(parts[0]):]
-	last := parts[len(parts)-1]
-	for _, part := range parts[1 : len(parts)-1] {
-		i := strings.Index(s, part)
-		if i < 0 {
-			return false
-		}
-		s = s[i+len(part):]
-	}
-	return strings.HasSuffix(s, last)
-}
+// Matches reports whether c fits p.
+func (p Pattern) Matches(c chain.Capability) bool { return chain.Match(string(p), string(c)) }
 
 // Everything is the pattern that grants all a device declares: the default.
 const Everything Pattern = "*"
@@ -135,7 +115,7 @@ func verify(trust chain.Trust, envelope []byte, now time.Time) (Membership, erro
 	if len(envelope) > maxBytes {
 		return Membership{}, fmt.Errorf("%w: %d bytes, at most %d", chain.ErrContent, len(envelope), maxBytes)
 	}
-	payload, err := open(trust, chain.DomainMembership, envelope)
+	payload, err := trust.Open(chain.DomainMembership, envelope)
 	if err != nil {
 		return Membership{}, err
 	}
@@ -150,17 +130,6 @@ func verify(trust chain.Trust, envelope []byte, now time.Time) (Membership, erro
 		return Membership{}, err
 	}
 	return m, m.Current(now)
-}
-
-func open(trust chain.Trust, d chain.Domain, envelope []byte) ([]byte, error) {
-	signer, payload, err := chain.Open(d, envelope)
-	if err != nil {
-		return nil, err
-	}
-	if signer != trust.Orchestrator {
-		return nil, chain.ErrSigner
-	}
-	return payload, nil
 }
 
 // Current reports whether m holds at now: nil, chain.ErrFuture or

@@ -90,7 +90,7 @@ func VerifyRevocations(trust chain.Trust, envelope []byte, least uint64, now tim
 }
 
 func verifyRevocations(trust chain.Trust, envelope []byte, least uint64, now time.Time) (Revocations, error) {
-	payload, err := open(trust, chain.DomainRevocation, envelope)
+	payload, err := trust.Open(chain.DomainRevocation, envelope)
 	if err != nil {
 		return Revocations{}, err
 	}

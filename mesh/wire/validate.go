@@ -78,7 +78,7 @@ func (c *check) slot(s chain.Slot) { c.scope(s.Scope); c.primitive(s.Primitive) 
 
 func (c *check) option(id chain.OptionID) { c.word("an option id", string(id), chain.MaxNameBytes) }
 
-func (c *check) class(k chain.Class) { c.that(k.Known(), "unknown class %q", clip(string(k))) }
+func (c *check) class(k chain.Class) { c.that(k.Known(), "unknown class %q", chain.Clip(k)) }
 
 func (c *check) capabilities(list []chain.Capability) {
 	c.size("capabilities", len(list), 0, maxCapabilities)
@@ -96,15 +96,8 @@ func (c *check) locals(list []LocalOption) {
 			c.primitive(p)
 		}
 		c.is(l.Option.Validate())
-		c.that(l.Option.Kind == chain.Local, "local option %s is of kind %q", clip(string(l.Option.ID)), clip(string(l.Option.Kind)))
+		c.that(l.Option.Kind == chain.Local, "local option %s is of kind %q", chain.Clip(l.Option.ID), chain.Clip(l.Option.Kind))
 	}
-}
-
-func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "…"
-	}
-	return s
 }
 
 // Validate implements [Message].
@@ -217,20 +210,11 @@ func (c *check) counter(n *Counter) {
 	for class, k := range n.Outcomes {
 		c.class(class)
 		c.that(k <= maxCount, "an outcome's count is out of range")
-		if c.err == nil && attempted(class) {
+		if c.err == nil && class.Ran() {
 			ran += k
 		}
 	}
-	c.that(ran <= n.Attempts, "option %s: more outcomes than attempts", clip(string(n.Option)))
-}
-
-// attempted reports whether outcomes of class k count as attempts.
-func attempted(k chain.Class) bool {
-	switch k {
-	case chain.NoPeer, chain.KeyMissing, chain.Cooling, chain.Ceiling, chain.Absent, chain.Withdrawn, chain.Busy:
-		return false
-	}
-	return true
+	c.that(ran <= n.Attempts, "option %s: more outcomes than attempts", chain.Clip(n.Option))
 }
 
 func (c *check) measurement(m *Measurement) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/chordwheel/chordwheel/chain"
 )
 
 // Problem is one fault of a catalogue.
@@ -326,8 +328,5 @@ func clip(s string) string {
 		}
 		return c
 	}, s)
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "") + "…"
-	}
-	return s
+	return chain.Clip(s)
 }

@@ -39,12 +39,12 @@ func CheckReport(r *wire.Report, now time.Time) error {
 	}
 	for i := range r.Counters {
 		if what := impossibleCounter(&r.Counters[i]); what != "" {
-			return bad("counter of %s: %s", clip(string(r.Counters[i].Option)), what)
+			return bad("counter of %s: %s", chain.Clip(r.Counters[i].Option), what)
 		}
 	}
 	for i := range r.Measurements {
 		if what := impossibleMeasurement(&r.Measurements[i], r, latest); what != "" {
-			return bad("measurement of %s: %s", clip(string(r.Measurements[i].Option)), what)
+			return bad("measurement of %s: %s", chain.Clip(r.Measurements[i].Option), what)
 		}
 	}
 	return nil
@@ -57,12 +57,12 @@ func impossibleCounter(c *wire.Counter) string {
 	var sum uint64
 	for class, n := range c.Outcomes {
 		if !class.Known() {
-			return "unknown class " + clip(string(class))
+			return "unknown class " + chain.Clip(class)
 		}
 		if n > maxAttempts {
 			return "outcomes"
 		}
-		if Judges(class) || class == chain.OK {
+		if class == chain.OK || class.Blames() {
 			sum += n
 		}
 	}
@@ -79,7 +79,7 @@ func impossibleMeasurement(m *wire.Measurement, r *wire.Report, latest chain.Ins
 	slack := chain.Instant(chain.Leeway / time.Millisecond)
 	switch {
 	case !m.Class.Known():
-		return "unknown class " + clip(string(m.Class))
+		return "unknown class " + chain.Clip(m.Class)
 	case m.Total < 0 || m.Total.Duration() > maxAttempt || m.Total > chain.MillisOf(maxAttempt):
 		return "its duration"
 	case m.FirstOutput < 0 || m.FirstOutput > m.Total:
@@ -90,23 +90,4 @@ func impossibleMeasurement(m *wire.Measurement, r *wire.Report, latest chain.Ins
 		return "a count"
 	}
 	return ""
-}
-
-// Judges reports whether an outcome of this class counts against the option.
-// The caller's own errors, a caller that left, a device without a network, a
-// peer without room and options that were passed over say nothing about it.
-func Judges(c chain.Class) bool {
-	switch c {
-	case chain.Unreachable, chain.Status, chain.Timeout, chain.BadAnswer, chain.RateLimited, chain.Credentials, chain.Cut:
-		return true
-	}
-	return false
-}
-
-// clip keeps foreign text short enough for an error line.
-func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "…"
-	}
-	return s
 }

@@ -194,29 +194,4 @@ func (s seeds) preference(id chain.OptionID) float64 {
 
 // Match reports whether an option's id fits a pattern: an id, in which each "*"
 // stands for any run of characters, slashes among them.
-func Match(pattern string, id chain.OptionID) bool {
-	return match(pattern, string(id))
-}
-
-func match(pattern, s string) bool {
-	back, resume := -1, 0 // where to return to: after the last star, and what it swallowed
-	p, i := 0, 0
-	for i < len(s) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			back, resume = p+1, i
-			p++
-		case p < len(pattern) && pattern[p] == s[i]:
-			p, i = p+1, i+1
-		case back >= 0:
-			resume++
-			p, i = back, resume
-		default:
-			return false
-		}
-	}
-	for p < len(pattern) && pattern[p] == '*' {
-		p++
-	}
-	return p == len(pattern)
-}
+func Match(pattern string, id chain.OptionID) bool { return chain.Match(pattern, string(id)) }

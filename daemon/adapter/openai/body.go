@@ -8,6 +8,8 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+
+	"github.com/chordwheel/chordwheel/chain"
 )
 
 // Limits on answers, after decompression.
@@ -71,7 +73,7 @@ func body(resp *http.Response, limit int64) (io.Reader, error) {
 	case "gzip", "x-gzip":
 		return &counted{r: &unzipped{packed: counted{r: resp.Body, limit: limit}}, limit: limit}, nil
 	default:
-		return nil, fmt.Errorf("%q: %w", clip(encoding), errEncoding)
+		return nil, fmt.Errorf("%q: %w", chain.Clip(encoding), errEncoding)
 	}
 }
 

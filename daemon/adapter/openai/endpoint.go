@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/chordwheel/chordwheel/chain"
 )
 
 // Refusals of an endpoint.
@@ -28,14 +30,14 @@ const (
 func join(endpoint, path string) (*url.URL, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
-		return nil, fmt.Errorf("%q: %w", clip(endpoint), ErrEndpoint)
+		return nil, fmt.Errorf("%q: %w", chain.Clip(endpoint), ErrEndpoint)
 	}
 	if u.Path == "" {
 		u.Path = "/v1"
 	}
 	base := strings.TrimRight(strings.TrimSuffix(strings.TrimRight(u.EscapedPath(), "/"), completionsPath), "/")
 	if u.Path, err = url.PathUnescape(base + path); err != nil {
-		return nil, fmt.Errorf("%q: %w", clip(endpoint), ErrEndpoint)
+		return nil, fmt.Errorf("%q: %w", chain.Clip(endpoint), ErrEndpoint)
 	}
 	u.RawPath = base + path
 	return u, nil
@@ -52,12 +54,4 @@ func local(addr string) bool {
 	}
 	ip := ap.Addr().Unmap()
 	return ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast() && ip != metadataService
-}
-
-// clip keeps foreign text short enough for an error line.
-func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "…"
-	}
-	return s
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
 )
 
 // Limits on a model list.
@@ -32,23 +34,23 @@ func (a *Adapter) Models(ctx context.Context, endpoint string) ([]string, error)
 		Header: http.Header{"Accept": acceptPlain, "Accept-Encoding": identity, "User-Agent": userAgent}}
 	resp, err := a.transport.roundTrip(r.WithContext(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("models of %s: %w", clip(endpoint), err)
+		return nil, fmt.Errorf("models of %s: %w", chain.Clip(endpoint), err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("models of %s: the server answered %d", clip(endpoint), resp.StatusCode)
+		return nil, fmt.Errorf("models of %s: the server answered %d", chain.Clip(endpoint), resp.StatusCode)
 	}
 	text, err := body(resp, maxModelList)
 	if err != nil {
-		return nil, fmt.Errorf("models of %s: %w", clip(endpoint), err)
+		return nil, fmt.Errorf("models of %s: %w", chain.Clip(endpoint), err)
 	}
 	b, err := io.ReadAll(text)
 	if err != nil {
-		return nil, fmt.Errorf("models of %s: %w", clip(endpoint), err)
+		return nil, fmt.Errorf("models of %s: %w", chain.Clip(endpoint), err)
 	}
 	ids, err := readModels(b)
 	if err != nil {
-		return nil, fmt.Errorf("models of %s: %w", clip(endpoint), err)
+		return nil, fmt.Errorf("models of %s: %w", chain.Clip(endpoint), err)
 	}
 	return ids, nil
 }
