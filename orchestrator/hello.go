@@ -128,8 +128,10 @@ func (h *Hub) claim(from chain.PeerID, q *wire.Hello, now time.Time) error {
 	if err == nil {
 		return nil
 	}
-	if kept := put(h.cfg.Storage.Bucket(bucketConflicts), string(from), c); kept != nil {
-		h.log.Error("keeping a conflict for the owner failed", "error", kept)
+	if waits, ok := h.fleet.Conflict(from); ok && waits == c { // whoever holds an invitation could make up peers without end
+		if kept := put(h.cfg.Storage.Bucket(bucketConflicts), string(from), c); kept != nil {
+			h.log.Error("keeping a conflict for the owner failed", "error", kept)
+		}
 	}
 	h.log.Warn("a device ID came under a second peer ID", "device_id", string(q.DeviceID), "peer", string(from), "holder", string(c.Holder))
 	return spoke.Refuse(spoke.CodeConflict, "device ID %s is known under another peer ID: the owner must approve %s", q.DeviceID, from)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 	"github.com/chordwheel/chordwheel/orchestrator"
 )
@@ -258,6 +259,61 @@ func TestProtestsForInventedPrimitives(t *testing.T) {
 		}
 		if n := r.ProtestSlots(); n != 1 {
 			t.Errorf("the protests of %d slots are counted, want those of %s alone", n, home)
+		}
+	})
+}
+
+// TestOneDeviceDoesNotDrownTheAlarms: the same false claim a thousand times is
+// one alarm and one line, and another device's stays to be seen.
+func TestOneDeviceDoesNotDrownTheAlarms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, declared))
+		claim := []wire.Held{{Slot: home, Mark: chain.Mark{Seq: 1 << 60, Body: chain.CIDOf([]byte("x")), Issued: 1}, Head: []byte("no head")}}
+		quiet, loud := r.joined("quiet", "key:alpha"), r.joined("loud", "key:alpha")
+		quiet.holds, loud.holds = claim, claim
+		if _, err := quiet.visit(); err != nil {
+			t.Fatal(err)
+		}
+		for range 1000 {
+			if _, err := loud.visit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := r.Status(t.Context())
+		if err != nil || len(s.Alarms) != 2 || s.Alarms[0].Device != "quiet" || s.Alarms[0].Times != 1 || s.Alarms[1].Device != "loud" || s.Alarms[1].Times != 1000 {
+			t.Errorf("alarms %+v, %v", s.Alarms, err)
+		}
+		if n := strings.Count(r.logs.String(), "without proof"); n != 2 {
+			t.Errorf("%d lines in the log, want one a device", n)
+		}
+		time.Sleep(2 * time.Hour)
+		if _, err := loud.visit(); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(r.logs.String(), "without proof"); n != 3 {
+			t.Errorf("%d lines in the log after two hours, want another", n)
+		}
+	})
+}
+
+// TestConflictsOnDiskAreBounded: one invitation and one known device ID are
+// enough to make conflicts without end, since a refused try costs no use.
+func TestConflictsOnDiskAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := newDisk()
+		r := start(t, disk, parsed(t, declared))
+		victim := r.joined("victim", "key:alpha")
+		i := r.invite(orchestrator.Invite{})
+		for range 300 {
+			d := r.device("stranger")
+			d.id = victim.id
+			if _, err := d.enrol(i); code(err) != spoke.CodeConflict {
+				t.Fatal(err)
+			}
+		}
+		s, err := r.Status(t.Context())
+		if err != nil || len(s.Conflicts) >= 300 || len(disk.buckets["conflicts"]) != len(s.Conflicts) {
+			t.Errorf("%d conflicts are shown and %d are on disk, %v", len(s.Conflicts), len(disk.buckets["conflicts"]), err)
 		}
 	})
 }

@@ -72,11 +72,14 @@ type ConflictView struct {
 
 // Alarm is something that the owner should look at.
 type Alarm struct {
-	At     time.Time    `json:"at"`
+	At     time.Time    `json:"at"` // the last time
 	What   string       `json:"what"`
+	Times  int          `json:"times"`
 	PeerID chain.PeerID `json:"peer_id,omitempty"`
 	Device string       `json:"device,omitempty"`
 	Detail string       `json:"detail,omitempty"`
+
+	logged time.Time // when the log had it last
 }
 
 // ChainSummary is one published chain in a line.
@@ -135,12 +138,29 @@ const onlineFor = 2 * 15 * time.Minute
 // maxAlarms bounds what is remembered of alarms: the newest.
 const maxAlarms = 100
 
+// alarmPause is how long the same alarm about the same device stays out of the log.
+const alarmPause = time.Hour
+
+// alarm shows the owner what a device did. One that does the same again and again
+// counts up one alarm: it must neither fill the log nor push others' alarms out.
 func (h *Hub) alarm(now time.Time, what string, d *fleet.Device, detail string) {
-	h.alarms = append(h.alarms, Alarm{At: now.UTC(), What: what, PeerID: d.Peer, Device: d.Name, Detail: detail})
+	a := Alarm{What: what, PeerID: d.Peer}
+	if i := slices.IndexFunc(h.alarms, func(o Alarm) bool { return o.What == what && o.PeerID == d.Peer }); i >= 0 {
+		a = h.alarms[i]
+		h.alarms = slices.Delete(h.alarms, i, i+1)
+	}
+	a.At, a.Device, a.Detail, a.Times = now.UTC(), d.Name, detail, a.Times+1
+	quiet := now.Sub(a.logged) < alarmPause && !a.logged.IsZero()
+	if !quiet {
+		a.logged = now
+	}
+	h.alarms = append(h.alarms, a)
 	if len(h.alarms) > maxAlarms {
 		h.alarms = slices.Delete(h.alarms, 0, len(h.alarms)-maxAlarms)
 	}
-	h.log.Warn(what, "device", d.Name, "peer", string(d.Peer), "detail", detail)
+	if !quiet {
+		h.log.Warn(what, "device", d.Name, "peer", string(d.Peer), "detail", detail, "times", a.Times)
+	}
 }
 
 // Status gives the hub at a glance.

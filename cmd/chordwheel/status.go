@@ -146,7 +146,11 @@ func (a *app) hubStatus(ctx context.Context, n *node) error {
 			fmt.Fprintln(w, a.paint(yellow, fmt.Sprintf("! %s (%s) waits with the device ID of %s; let it in with: chordwheel approve %s", conflict.Name, conflict.DeviceID, conflict.Holder, conflict.PeerID)))
 		}
 		for _, alarm := range s.Alarms {
-			fmt.Fprintln(w, a.paint(yellow, fmt.Sprintf("! %s: %s %s %s", ago(alarm.At, now), alarm.What, alarm.Device, alarm.Detail)))
+			times := ""
+			if alarm.Times > 1 {
+				times = fmt.Sprintf(" (%d times)", alarm.Times)
+			}
+			fmt.Fprintln(w, a.paint(yellow, fmt.Sprintf("! %s: %s %s%s %s", ago(alarm.At, now), alarm.What, alarm.Device, times, alarm.Detail)))
 		}
 	})
 }
