@@ -312,8 +312,8 @@ func TestConflictsOnDiskAreBounded(t *testing.T) {
 			}
 		}
 		s, err := r.Status(t.Context())
-		if err != nil || len(s.Conflicts) >= 300 || len(disk.buckets["conflicts"]) != len(s.Conflicts) {
-			t.Errorf("%d conflicts are shown and %d are on disk, %v", len(s.Conflicts), len(disk.buckets["conflicts"]), err)
+		if err != nil || len(s.Conflicts) >= 300 || len(disk.buckets["hub-conflicts"]) != len(s.Conflicts) {
+			t.Errorf("%d conflicts are shown and %d are on disk, %v", len(s.Conflicts), len(disk.buckets["hub-conflicts"]), err)
 		}
 	})
 }
