@@ -109,6 +109,13 @@ func (c *Chain) Slot() Slot { return Slot{c.head.Scope, c.head.Primitive} }
 // Mark is the high-water mark after accepting c.
 func (c *Chain) Mark() Mark { return Mark{c.head.Seq, c.head.Body, c.head.Issued} }
 
+// Signed is a chain as it travels: nothing in it is verified. Its JSON form is
+// what `chain show --out` writes and `chain verify` reads.
+type Signed struct {
+	Head []byte `json:"head"` // envelope
+	Body []byte `json:"body"`
+}
+
 // Bytes gives the signed head and the body as they were verified, for storage
 // and for handing on. The slices are shared.
 func (c *Chain) Bytes() (head, body []byte) { return c.envelope, c.bytes }

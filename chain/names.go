@@ -46,6 +46,10 @@ func KeyCapability(name string) Capability { return Capability("key:" + name) }
 // "local/ollama/qwen2.5:7b", "peer" or "peer/NAME".
 type OptionID string
 
+// BuiltinOption is the option of the small model that every device has inside. A
+// hub and a device must mean the same by it without knowing each other.
+const BuiltinOption OptionID = "local/builtin/primer"
+
 // DeviceID is the UUID of a physical device. It is a label; the identity is the PeerID.
 type DeviceID string
 

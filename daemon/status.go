@@ -70,7 +70,7 @@ func (d *Daemon) Chain(slot chain.Slot) (control.ChainView, error) {
 	}
 	now := time.Now()
 	head, body := c.Bytes()
-	view := control.ChainView{Source: "device", Head: c.Head(), Rules: c.Rules(), Signed: control.SignedBytes{Head: head, Body: body}, Stale: c.Stale(now), Expired: c.Expired(now)}
+	view := control.ChainView{Source: "device", Head: c.Head(), Rules: c.Rules(), Signed: chain.Signed{Head: head, Body: body}, Stale: c.Stale(now), Expired: c.Expired(now)}
 	resting := map[chain.OptionID]control.Resting{}
 	for _, r := range d.resting(now) {
 		if r.Option != "" {

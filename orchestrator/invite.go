@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -129,21 +128,13 @@ func (h *Hub) invite(q Invite, addrs []string) (Invited, error) {
 	}
 	h.invitations[hash] = i
 	made := Invited{Text: text, Scope: q.Scope, Uses: q.Uses, Expires: i.Expires.Time(), Grant: q.Grant}
-	if onlyLoopback(addrs) {
+	if member.OnlyLoopback(addrs) {
 		made.Warnings = append(made.Warnings, "the hub listens on loopback only: devices on other machines cannot reach it; start it with --listen or --lan")
 	}
 	if _, known := h.catalogue.Workspace(q.Scope); !known {
 		made.Warnings = append(made.Warnings, string(q.Scope)+" is not in the catalogue: the defaults will hold for it")
 	}
 	return made, nil
-}
-
-// onlyLoopback reports whether nobody but this machine can reach any of addrs.
-func onlyLoopback(addrs []string) bool {
-	return !slices.ContainsFunc(addrs, func(a string) bool {
-		return !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/") && !strings.HasPrefix(a, "/dns/localhost/") &&
-			!strings.HasPrefix(a, "/dns4/localhost/") && !strings.HasPrefix(a, "/dns6/localhost/")
-	})
 }
 
 // forgetInvitations drops those that are over.

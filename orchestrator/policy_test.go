@@ -115,7 +115,7 @@ func TestWhichOptions(t *testing.T) {
 func TestBuiltinOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, newDisk(), catalog.Builtin())
-		primer := local(catalog.BuiltinEntry, chain.LLMChat)
+		primer := local(chain.BuiltinOption, chain.LLMChat)
 		primer.Option.Cost.Quality = chain.PPMOf(0.02)
 		a := r.device("a", "execute:llm.chat")
 		a.locals = []wire.LocalOption{primer}
@@ -130,13 +130,13 @@ func TestBuiltinOrder(t *testing.T) {
 			}
 			return 0
 		}
-		wantOrder(t, a.order(home), "peer", catalog.BuiltinEntry)
+		wantOrder(t, a.order(home), "peer", chain.BuiltinOption)
 		want(t, "quality of a peer that only has the model inside", quality("peer"), 0.02)
 		a.locals = append(a.locals, local("local/ollama/q", chain.LLMChat))
 		if _, err := a.visit(); err != nil {
 			t.Fatal(err)
 		}
-		wantOrder(t, a.order(home), "local/ollama/q", "peer", catalog.BuiltinEntry)
+		wantOrder(t, a.order(home), "local/ollama/q", "peer", chain.BuiltinOption)
 		want(t, "quality of a peer that has a service", quality("peer"), 0.5)
 		// embed.text has no runner, and so no chain.
 		if chains, err := r.Chains(t.Context()); err != nil || len(chains) != 1 {

@@ -110,13 +110,7 @@ type ChainView struct {
 	Head    chain.Head     `json:"head"`
 	Options []chain.Option `json:"options"`
 	Rules   chain.Rules    `json:"rules"`
-	Signed  SignedBytes    `json:"signed"`
-}
-
-// SignedBytes are a chain as it travels, for `chain verify`.
-type SignedBytes struct {
-	Head []byte `json:"head"`
-	Body []byte `json:"body"`
+	Signed  chain.Signed   `json:"signed"`
 }
 
 // Explanation says why a chain is as it is.
@@ -265,7 +259,7 @@ func (h *Hub) Show(ctx context.Context, slot chain.Slot) (ChainView, error) {
 		if err != nil {
 			return ChainView{}, err
 		}
-		v := ChainView{Source: "hub", Signed: SignedBytes{head, bytes}}
+		v := ChainView{Source: "hub", Signed: chain.Signed{Head: head, Body: bytes}}
 		_, payload, err := chain.Open(chain.DomainChain, head)
 		if err != nil {
 			return ChainView{}, err

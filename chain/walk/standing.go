@@ -235,13 +235,6 @@ func (t table) clear(name string) {
 	*k = mark{asked: k.asked, class: k.class, tag: k.tag}
 }
 
-// Succeeded clears the cool-down of an option that a probe found well.
-func (s *Standing) Succeeded(id chain.OptionID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.options.clear(string(id))
-}
-
 // AddressChanged is called when the device got another network address: it is
 // no longer offline, and what could not be reached from the old address gets
 // a new chance.

@@ -93,11 +93,6 @@ func TestSuccessClears(t *testing.T) {
 	if len(s.options)+len(s.peers)+len(s.keys) != 0 {
 		t.Errorf("left over: %v %v %v", s.options, s.peers, s.keys)
 	}
-	s.coolOption(o, f, rules(), epoch)
-	s.Succeeded("alpha")
-	if len(s.options) != 0 {
-		t.Error("a probe's success clears nothing")
-	}
 }
 
 // An option that moved to another endpoint has the old one's failures no longer.

@@ -224,7 +224,7 @@ The pin is that of the device in --dir, or is given with --mesh and --orchestrat
 			if err != nil {
 				return err
 			}
-			var signed control.SignedBytes
+			var signed chain.Signed
 			if err := json.Unmarshal(b, &signed); err != nil {
 				return usage("%s is not what `chordwheel chain show --out` writes", args[0])
 			}

@@ -218,7 +218,7 @@ func (d *device) services() ([]wire.LocalOption, error) {
 // what it is, so that anything else that can answer goes before it.
 func builtinOption() wire.LocalOption {
 	return wire.LocalOption{Primitives: []chain.Primitive{chain.LLMChat}, Option: chain.Option{
-		ID: builtin.OptionID, Kind: chain.Local, Adapter: "builtin", Model: builtin.Model, Domain: "builtin",
+		ID: chain.BuiltinOption, Kind: chain.Local, Adapter: "builtin", Model: builtin.Model, Domain: "builtin",
 		Cost: chain.Cost{Latency: 10, Reliability: chain.PPMOf(0.999), Quality: chain.PPMOf(0.02)},
 	}}
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"strconv"
-	"strings"
 	"syscall"
 )
 
@@ -66,15 +65,4 @@ func meshPort(host string, wanted int, say io.Writer) int {
 		return p
 	}
 	return wanted
-}
-
-// loopbackOnly reports whether no other machine can reach any of the mesh
-// addresses.
-func loopbackOnly(addresses []string) bool {
-	for _, a := range addresses {
-		if !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/") {
-			return false
-		}
-	}
-	return true
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/chordwheel/chordwheel/mesh/member"
 )
 
 // daemon is `chordwheel daemon`: one device in the foreground.
@@ -148,7 +150,7 @@ func (a *app) announceHub(h *hub) error {
 	for _, address := range ready.Addrs {
 		fmt.Fprintf(a.out, "  listens    %s\n", address)
 	}
-	if loopbackOnly(ready.Addrs) {
+	if member.OnlyLoopback(ready.Addrs) {
 		fmt.Fprintf(a.out, "\nOnly this machine can reach it; for others: --listen /ip4/0.0.0.0/tcp/%d\n", hubMeshPort)
 	}
 	fmt.Fprintf(a.out, "\nInvite a device with: chordwheel invite --dir %s\n\n", h.options.dir)

@@ -85,7 +85,7 @@ type ChainView struct {
 	Head    chain.Head   `json:"head"`
 	Options []OptionView `json:"options"` // in the order the device would try them now
 	Rules   chain.Rules  `json:"rules"`
-	Signed  SignedBytes  `json:"signed"`
+	Signed  chain.Signed `json:"signed"` // as it was received
 	Stale   bool         `json:"stale"`
 	Expired bool         `json:"expired"`
 }
@@ -96,12 +96,6 @@ type OptionView struct {
 	Usable bool        `json:"usable"`
 	Why    chain.Class `json:"why,omitempty"` // why not: absent, cooling, key_missing, no_peer
 	Until  *time.Time  `json:"until,omitempty"`
-}
-
-// SignedBytes are a chain as it was received, for `chain verify`.
-type SignedBytes struct {
-	Head []byte `json:"head"`
-	Body []byte `json:"body"`
 }
 
 // Resting is an option or key that is left alone until a moment.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -72,6 +73,15 @@ func HashSecret(secret []byte) string {
 // Trust is what a device that accepts i obeys from then on.
 func (i Invitation) Trust() chain.Trust {
 	return chain.Trust{Mesh: i.Mesh, Orchestrator: i.Orchestrator}
+}
+
+// OnlyLoopback reports whether nobody but this machine can reach any of addresses
+// (multiaddrs): an invitation with them is of no use anywhere else.
+func OnlyLoopback(addresses []string) bool {
+	return !slices.ContainsFunc(addresses, func(a string) bool {
+		return !slices.ContainsFunc([]string{"/ip4/127.", "/ip6/::1/", "/dns/localhost/", "/dns4/localhost/", "/dns6/localhost/"},
+			func(loopback string) bool { return strings.HasPrefix(a, loopback) })
+	})
 }
 
 // Current reports whether i may still be used at now: nil or ErrOver. The hub

@@ -184,3 +184,18 @@ func FuzzInvitation(f *testing.F) {
 		}
 	})
 }
+
+func TestOnlyLoopback(t *testing.T) {
+	for _, c := range []struct {
+		addresses []string
+		want      bool
+	}{
+		{[]string{"/ip4/127.0.0.1/tcp/7411", "/ip6/::1/udp/7411/quic-v1", "/dns4/localhost/tcp/7411"}, true},
+		{[]string{"/ip4/127.0.0.1/tcp/7411", "/ip4/192.0.2.1/tcp/7411"}, false},
+		{[]string{"/dns/localhost.example/tcp/7411"}, false},
+	} {
+		if got := member.OnlyLoopback(c.addresses); got != c.want {
+			t.Errorf("%v: %v", c.addresses, got)
+		}
+	}
+}

@@ -10,12 +10,8 @@ import (
 
 // Entries of a default order that are not provider options.
 const (
-	LocalEntry = "local" // every local option that devices of the scope declare
-	PeerEntry  = "peer"  // the abstract peer slot
-
-	// BuiltinEntry is the small model that every device has inside. LocalEntry
-	// does not imply it: a list that wants it names it.
-	BuiltinEntry = "local/builtin/primer"
+	LocalEntry = string(resolve.LocalSlot) // every local option that devices of the scope declare, but for chain.BuiltinOption
+	PeerEntry  = "peer"                    // the abstract peer slot
 )
 
 // Catalog is a validated catalogue. It is shared and must not be changed; make a
@@ -123,14 +119,6 @@ type Selection struct {
 	Options   []string
 }
 
-// Matches reports whether s speaks of option id for primitive p.
-func (s Selection) Matches(p chain.Primitive, id chain.OptionID) bool {
-	if s.Primitive != "" && s.Primitive != p {
-		return false
-	}
-	return slices.ContainsFunc(s.Options, func(pattern string) bool { return resolve.Match(pattern, id) })
-}
-
 // Ceiling bounds spending on a key (fleet-wide) or on options of a workspace. Periods are UTC.
 type Ceiling struct {
 	Key         string
@@ -196,7 +184,7 @@ func Builtin(more ...chain.Primitive) Catalog {
 		}
 		order := []string{LocalEntry, PeerEntry}
 		if p == chain.LLMChat {
-			order = append(order, BuiltinEntry)
+			order = append(order, string(chain.BuiltinOption))
 		}
 		c.Primitives = append(c.Primitives, Primitive{Name: p, Default: order, Slots: []Slot{defaultSlot(p)}, Profile: resolve.DefaultProfile(), Share: 1})
 	}

@@ -130,7 +130,7 @@ func TestBuiltin(t *testing.T) {
 	for _, p := range []chain.Primitive{chain.LLMChat, "embed.text", "fetch.plain"} {
 		order := []string{LocalEntry, PeerEntry}
 		if p == chain.LLMChat {
-			order = append(order, BuiltinEntry) // the last resort
+			order = append(order, string(chain.BuiltinOption)) // the last resort
 		}
 		d, ok := c.Primitive(p)
 		if !ok || !reflect.DeepEqual(d.Default, order) || d.Slots[0].Requires[0] != chain.ExecuteCapability(p) {

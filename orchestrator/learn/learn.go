@@ -228,9 +228,6 @@ func (b *Book) Dirty() []*Record {
 	return list
 }
 
-// Find gives the record of k, or nil.
-func (b *Book) Find(k Key) *Record { return b.records[k] }
-
 // Len gives the number of records.
 func (b *Book) Len() int { return len(b.records) }
 

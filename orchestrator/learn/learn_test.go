@@ -106,7 +106,7 @@ func TestSuspect(t *testing.T) {
 	for i := range 3 * maxLast {
 		b.Last(key, chain.PeerID(strconv.Itoa(i)), false, now)
 	}
-	if n := len(b.Find(key).last); n > maxLast {
+	if n := len(b.records[key].last); n > maxLast {
 		t.Errorf("%d devices are remembered", n)
 	}
 }
@@ -128,8 +128,8 @@ func TestKept(t *testing.T) {
 	if err := c.Restore(bytes); err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(c.Find(key), b.Find(key)) {
-		t.Errorf("%+v, want %+v", c.Find(key), b.Find(key))
+	if !reflect.DeepEqual(c.records[key], b.records[key]) {
+		t.Errorf("%+v, want %+v", c.records[key], b.records[key])
 	}
 	for _, bad := range []string{"", "{}", "null", "[]", `{"key":1}`} {
 		if err := NewBook().Restore([]byte(bad)); err == nil {
@@ -144,7 +144,7 @@ func TestBounded(t *testing.T) {
 	for i := range 100 {
 		b.Count(key, chain.PeerID(rune('a'+i)), 1, 0, now.Add(time.Duration(i)*time.Second))
 	}
-	if n := len(b.Find(key).Devices); n > maxDevices {
+	if n := len(b.records[key].Devices); n > maxDevices {
 		t.Errorf("%d devices", n)
 	}
 	for i := range maxRecords + 10 {

@@ -114,9 +114,9 @@ type seeds struct {
 
 const tierWeight = 8
 
-// builtinPrefix begins the ids of the models that every device has inside. They
-// are in a chain only where a list names them: else they would stand in front of
-// the services that a catalogue is about.
+// builtinPrefix begins the ids of the models that every device has inside
+// ([chain.BuiltinOption]). They are in a chain only where a list names them: else
+// they would stand in front of the services that a catalogue is about.
 const builtinPrefix = "local/builtin/"
 
 // seedsOf spells the lists out: local options stand where the default list

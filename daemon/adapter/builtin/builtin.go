@@ -13,12 +13,8 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/adapter"
 )
 
-// OptionID is the option under which the builtin model stands in chains, and
-// Model its name there.
-const (
-	OptionID chain.OptionID = "local/builtin/primer"
-	Model    string         = "primer"
-)
+// Model is the name of the builtin model in its option, [chain.BuiltinOption].
+const Model = "primer"
 
 // Adapter answers chat completions with the builtin model. The zero value is
 // ready; it holds nothing and needs no closing.

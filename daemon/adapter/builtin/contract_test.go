@@ -9,5 +9,5 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	adaptertest.Run(t, adaptertest.Subject{Adapter: Adapter{}, Attempt: walk.Attempt{Option: chain.Option{ID: OptionID, Kind: chain.Local, Model: Model}}})
+	adaptertest.Run(t, adaptertest.Subject{Adapter: Adapter{}, Attempt: walk.Attempt{Option: chain.Option{ID: chain.BuiltinOption, Kind: chain.Local, Model: Model}}})
 }
