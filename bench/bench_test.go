@@ -30,6 +30,11 @@ func TestMain(m *testing.M) {
 		case "up":
 			pretendEdge(os.Args)
 			return
+		case "hold":
+			if err := hold(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
 		}
 	}
 	os.Exit(m.Run())
@@ -66,10 +71,10 @@ func TestRunComparesEveryTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := run(t.Context(), []string{"-binary", self, "-rounds", "2", "-slice", "40ms", "-streams", "40"}, &out); err != nil {
+	if err := run(t.Context(), []string{"-binary", self, "-rounds", "2", "-slice", "40ms", "-streams", "40", "-walk", ""}, &out); err != nil {
 		t.Fatalf("run: %v\n%s", err, out.String())
 	}
-	for _, want := range []string{"plain chat, one caller", "first chunk of a stream, 16 callers at once", "straight", "lean", "reverse", "edge", "streams cut, of 40 through the edge: 0"} {
+	for _, want := range []string{"the edge, all in one", "plain chat, one caller", "first chunk of a stream, 16 callers at once", "straight", "lean", "reverse", "edge", "streams cut, of 40 through the edge: 0"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out.String())
 		}
@@ -176,6 +181,33 @@ func TestRatiosAreTakenWithinARound(t *testing.T) {
 	want := []string{"edge", "11.000", "2.00x", "1.33x", "0.67x", "5.500", "2.00x", "0.000", "-", "-"}
 	if strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("line of the edge %q, want %q", got, want)
+	}
+}
+
+func TestTheSummaryHoldsAllFigures(t *testing.T) {
+	rounds := [][]figure{{{p50: 1}, {p50: 2, cpu: 1}, {p50: 4}, {p50: 3, cpu: 1.5}}}
+	sum := summary{streams: 10_000, walk: &attempt{1234.4, 7}}
+	sum.add(shape{conns: 1}, rounds)
+	sum.add(shape{streamed: true, conns: 16}, rounds)
+	var out strings.Builder
+	sum.print(&out, 3)
+	got := strings.Join(strings.Fields(out.String()), " ")
+	const figures = "3.00x 1.50x 0.75x 2.00x 1.500 1.50x"
+	want := "the edge, all in one p50 /straight /lean /reverse added/lean cpu s/10k cpu/lean " +
+		"plain chat, one caller " + figures + " first chunk of a stream, 16 callers at once " + figures +
+		" streams cut, of 10000 through the edge: 0 the walk, for each attempt: 1234 ns, 7 allocations"
+	if got != want {
+		t.Errorf("summary\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestParseWalk(t *testing.T) {
+	got, err := parseWalk([]byte("goos: linux\nBenchmarkRun-2   \t  401234\t      1490.5 ns/op\t     560 B/op\t       8 allocs/op\nPASS\n"))
+	if err != nil || got != (attempt{1490.5, 8}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := parseWalk([]byte("PASS\n")); err == nil {
+		t.Error("figures without a benchmark")
 	}
 }
 

@@ -146,6 +146,7 @@ func start(ctx context.Context, dir, program string, args ...string) (*child, st
 	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
 	c.cmd.WaitDelay = 10 * time.Second
 	c.cmd.Stderr = log
+	c.cmd.SysProcAttr = tied()
 	// The model inside the binary would answer in the provider's place.
 	c.cmd.Env = append(os.Environ(), "CHORDWHEEL_BUILTIN=false")
 	out, err := c.begin()

@@ -5,6 +5,8 @@
 // It meets the product from outside only: its command line, its HTTP, its
 // processor time.
 //
+// It ends when the process that started it does, and so does all that it started.
+//
 // Figures of one machine swing; only the ratios within one run mean anything.
 // Streams that do not arrive whole, and requests that fail, make it exit 1.
 // Slow figures do not.
@@ -30,6 +32,7 @@ type settings struct {
 	rounds  int
 	slice   time.Duration
 	streams int
+	walk    string
 }
 
 func main() {
@@ -39,7 +42,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
 		err = serveRole(ctx, os.Args[2:], os.Stdin, os.Stdout)
 	} else {
+		ctx, cancel := withParent(ctx)
 		err = run(ctx, os.Args[1:], os.Stdout)
+		cancel()
 	}
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -54,6 +59,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.IntVar(&s.rounds, "rounds", 5, "how often each target is driven")
 	fs.DurationVar(&s.slice, "slice", 2*time.Second, "how long each target is driven per round; below 1s processor time is too coarse")
 	fs.IntVar(&s.streams, "streams", 10_000, "streams sent through the edge to see that none is cut")
+	fs.StringVar(&s.walk, "walk", "./chain/walk", "the package whose benchmark says what an attempt costs; empty to leave it out")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -65,6 +71,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer stop()
+	var sum summary
 	var failed error
 	for _, shape := range []shape{{streamed: false, conns: 1}, {streamed: false, conns: 16}, {streamed: true, conns: 1}, {streamed: true, conns: 16}} {
 		figures, err := compare(ctx, targets, shape, s.rounds, s.slice)
@@ -72,18 +79,26 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return errors.Join(failed, err)
 		}
 		printTable(out, shape, targets, figures)
+		sum.add(shape, figures)
 		failed = errors.Join(failed, faults(targets, figures))
 	}
-	if s.streams > 0 {
-		cut, err := countCut(ctx, targets[len(targets)-1], s.streams)
-		if err != nil {
-			return err
+	edge := len(targets) - 1
+	if sum.streams = s.streams; s.streams > 0 {
+		if sum.cut, err = countCut(ctx, targets[edge], s.streams); err != nil {
+			return errors.Join(failed, err)
 		}
-		fmt.Fprintf(out, "streams cut, of %d through the edge: %d\n", s.streams, cut)
-		if cut > 0 {
-			failed = errors.Join(failed, fmt.Errorf("%d streams were cut", cut))
+		if sum.cut > 0 {
+			failed = errors.Join(failed, fmt.Errorf("%d streams were cut", sum.cut))
 		}
 	}
+	if s.walk != "" {
+		walk, err := measureWalk(ctx, s.walk)
+		if err != nil {
+			return errors.Join(failed, err)
+		}
+		sum.walk = &walk
+	}
+	sum.print(out, edge)
 	return failed
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"sync"
 	"time"
 )
 
@@ -16,7 +17,7 @@ func newTransport() *http.Transport {
 }
 
 // lean is the least that a gateway on net/http can be: it reads the request,
-// sends it on, and copies the answer, flushing as it comes. What the edge takes
+// sends it on, and copies the answer, a stream as it comes. What the edge takes
 // beyond this is the price of what the edge does.
 type lean struct {
 	upstream  *url.URL
@@ -51,21 +52,29 @@ func (l *lean) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer res.Body.Close()
-	w.Header().Set("Content-Type", res.Header.Get("Content-Type"))
+	for _, name := range []string{"Content-Type", "Content-Length"} {
+		if v := res.Header[name]; v != nil {
+			w.Header()[name] = v
+		}
+	}
 	w.WriteHeader(res.StatusCode)
-	copyFlushing(w, res.Body)
+	copyThrough(w, res.Body, res.ContentLength < 0)
 }
 
-func copyFlushing(w http.ResponseWriter, from io.Reader) {
+var buffers = sync.Pool{New: func() any { b := make([]byte, 16<<10); return &b }}
+
+// copyThrough copies an answer, a stream as it comes.
+func copyThrough(w http.ResponseWriter, from io.Reader, stream bool) {
 	flush := http.NewResponseController(w)
-	buf := make([]byte, 16<<10)
-	for {
+	pooled := buffers.Get().(*[]byte)
+	defer buffers.Put(pooled)
+	for buf := *pooled; ; {
 		n, err := from.Read(buf)
 		if n > 0 {
 			if _, err := w.Write(buf[:n]); err != nil {
 				return
 			}
-			if flush.Flush() != nil {
+			if stream && flush.Flush() != nil {
 				return
 			}
 		}

@@ -49,7 +49,10 @@ func refused(format string, args ...any) error {
 }
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+	release := leaveHeadroom(os.Getenv)
+	code := run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+	release()
+	os.Exit(code)
 }
 
 // run is the whole program with its surroundings as arguments. The first
