@@ -210,8 +210,7 @@ func TestStoredStateIsEnoughForARestartWithoutTheHub(t *testing.T) {
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
 		}
-		second := bare(t, first.memory)
-		second.hub.set(true)
+		second := restarted(t, first)
 		if text, _, err := second.ask(edge.Work{}); text != "answer of alpha/small" {
 			t.Errorf("%q, %v", text, err)
 		}
@@ -508,8 +507,7 @@ func TestARevocationOutlivesARestart(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
-		again := bare(t, b.memory)
-		again.hub.set(true)
+		again := restarted(t, b)
 		again.stopped("after a restart without a hub")
 	})
 }
@@ -549,10 +547,10 @@ func TestTheHubsRefusalStopsARevokedDevice(t *testing.T) {
 				if err := b.Close(); err != nil {
 					t.Fatal(err)
 				}
-				again := bare(t, b.memory)
+				again := restarted(t, b)
 				again.stopped("after a restart")
 				again.hub.serve(options)
-				again.hub.events.HubUp(true)
+				again.hub.set(false)
 				synctest.Wait()
 				if text, _, err := again.ask(edge.Work{}); text == "" {
 					t.Errorf("the hub welcomed it again, and it does not work: %v", err)

@@ -356,6 +356,26 @@ func bareWith(t *testing.T, m *memory, behind adapter.Adapter) *bench {
 }
 
 // assemble makes and starts a device; keep says where it keeps things.
+// restarted is b's device after a restart. Its hub is away from the first moment on,
+// until set says otherwise.
+func restarted(t *testing.T, b *bench) *bench {
+	p := &provider{fails: map[chain.OptionID]walk.Outcome{}}
+	again := assemble(t, p, func(c *daemon.Config) {
+		c.Chains, c.Marks, c.State = chains{b.memory}, marks{b.memory}, b.memory
+		connect := c.Connect
+		c.Connect = func(ctx context.Context, j daemon.Joined, events daemon.Events) (daemon.Node, error) {
+			node, err := connect(ctx, j, events)
+			h := node.(*hub)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.away = true
+			return node, err
+		}
+	})
+	again.provider, again.memory = p, b.memory
+	return again
+}
+
 func assemble(t *testing.T, behind adapter.Adapter, keep func(*daemon.Config)) *bench {
 	b := &bench{t: t, hub: &hub{t: t, policy: chaintest.NewHub(), peer: chaintest.PeerID(device)}}
 	cfg := daemon.Config{
