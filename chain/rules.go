@@ -14,21 +14,21 @@ type Rules struct {
 	Exploration    PPM      `cbor:"exploration,omitempty" json:"exploration_ppm"`        // probes an hour and device
 	NoPeers        bool     `cbor:"no_peers,omitempty" json:"no_peers,omitempty"`        // peer routing is not allowed
 	Attempts       int      `cbor:"attempts,omitempty" json:"attempts"`                  // cap for one request
-	CoolDown       CoolDown `cbor:"cool_down,omitempty" json:"cool_down"`                //
-	Budgets        Budgets  `cbor:"budgets,omitempty" json:"budgets"`                    //
-	Via            []Kind   `cbor:"via,omitempty" json:"via,omitempty"`                  // for slots that name none
-	FilterNext     bool     `cbor:"filter_next,omitempty" json:"filter_next,omitempty"`  // a content filter's no goes to the next option
-	Escalation     PPM      `cbor:"escalation,omitempty" json:"escalation_target_ppm"`   // wanted share of requests that protest
+	CoolDown       CoolDown `cbor:"cool_down,omitempty" json:"cool_down"`
+	Budgets        Budgets  `cbor:"budgets,omitempty" json:"budgets"`
+	Via            []Kind   `cbor:"via,omitempty" json:"via,omitempty"`                 // for slots that name none
+	FilterNext     bool     `cbor:"filter_next,omitempty" json:"filter_next,omitempty"` // a content filter's no goes to the next option
+	Escalation     PPM      `cbor:"escalation,omitempty" json:"escalation_target_ppm"`  // wanted share of requests that protest
 }
 
 // CoolDown bounds how long something that failed is left alone.
 type CoolDown struct {
-	Base       Millis `cbor:"base,omitempty" json:"base_ms"`               // an option's first
-	Max        Millis `cbor:"max,omitempty" json:"max_ms"`                 // an option's longest
-	PeerBase   Millis `cbor:"peer_base,omitempty" json:"peer_base_ms"`     //
-	PeerMax    Millis `cbor:"peer_max,omitempty" json:"peer_max_ms"`       //
-	KeyBase    Millis `cbor:"key_base,omitempty" json:"key_base_ms"`       //
-	KeyMax     Millis `cbor:"key_max,omitempty" json:"key_max_ms"`         //
+	Base       Millis `cbor:"base,omitempty" json:"base_ms"` // an option's first
+	Max        Millis `cbor:"max,omitempty" json:"max_ms"`   // an option's longest
+	PeerBase   Millis `cbor:"peer_base,omitempty" json:"peer_base_ms"`
+	PeerMax    Millis `cbor:"peer_max,omitempty" json:"peer_max_ms"`
+	KeyBase    Millis `cbor:"key_base,omitempty" json:"key_base_ms"`
+	KeyMax     Millis `cbor:"key_max,omitempty" json:"key_max_ms"`
 	RetryAfter Millis `cbor:"retry_after,omitempty" json:"retry_after_ms"` // the longest Retry-After that is believed
 }
 

@@ -4,8 +4,8 @@
 // they share: which chains are in force, what is resting, who is out of reach.
 //
 // It must not know the hub's inside, a host or a stream, or a database: what it
-// needs of them are the interfaces [Node], [Chains], [Marks], [State] and [Keys]. Design
-// and reasons: docs/daemon.md.
+// needs of them are the interfaces [Node], [Chains], [Marks], [State] and [Keys].
+// docs/daemon.md says why it is as it is.
 package daemon
 
 import (
@@ -29,9 +29,10 @@ import (
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
-// Chains keeps verified chains. Accept is the only way in: it verifies, makes
-// the high-water mark durable, then keeps. A chain that comes with an error is in force, but may not survive a
-// restart. Its methods are safe for concurrent use.
+// Chains keeps verified chains. Accept is the only way in: it verifies, keeps,
+// and raises the high-water mark, in that order. A chain that comes with an error
+// is in force, but may not survive a restart. Its methods are safe for concurrent
+// use.
 type Chains interface {
 	Accept(trust chain.Trust, slot chain.Slot, head, body []byte, now time.Time) (*chain.Chain, error)
 	Get(slot chain.Slot) *chain.Chain // nil if none is held

@@ -196,8 +196,8 @@ func (d *Device) Join(keys ...wire.TopicKey) error { return d.gossip.setScopes(k
 func (d *Device) SetRevocations(list []byte) error { return d.gossip.setRevoked(list) }
 
 // Announce makes a what the device says of itself in its scopes: now (or some
-// seconds after the hello), after each reconnection, and every AnnounceEvery. Seq is set by the node. An empty
-// membership ends it.
+// seconds after the hello), after each reconnection, and every AnnounceEvery. Seq
+// is set by the node. An empty membership ends it.
 func (d *Device) Announce(a wire.Announce) {
 	d.mu.Lock()
 	d.announce = &a
@@ -222,13 +222,13 @@ func (d *Device) publishAnnounce(ctx context.Context) {
 	d.mu.Unlock()
 	data, err := wire.Encode(&a)
 	if err != nil {
-		d.cfg.Log.Warn("announcement not sent", "err", err)
+		d.cfg.Log.Warn("announcement not sent", "error", err)
 		return
 	}
 	for _, topic := range d.gossip.announceTopics() {
 		if err := d.gossip.publish(ctx, topic, data); err != nil {
 			// A scope that the membership does not cover, or ours has run out.
-			d.cfg.Log.Debug("announcement not sent", "err", err)
+			d.cfg.Log.Debug("announcement not sent", "error", err)
 		}
 	}
 }

@@ -192,7 +192,7 @@ func (g *gossip) leave(topic string) {
 	delete(g.topics, topic)
 	j.leave()
 	if err := errors.Join(j.topic.Close(), g.ps.UnregisterTopicValidator(topic)); err != nil {
-		g.log.Debug("leaving a gossip topic", "err", err)
+		g.log.Debug("leaving a gossip topic", "error", err)
 	}
 }
 

@@ -318,12 +318,12 @@ func (d *Device) welcomed(session *spoke.Client, h wire.Hello, w wire.Welcome) {
 	}
 	if len(w.Revocations) > 0 {
 		if err := d.gossip.setRevoked(w.Revocations); err != nil && !errors.Is(err, chain.ErrRollback) {
-			d.cfg.Log.Warn("the hub's revocation list was not taken over", "err", err)
+			d.cfg.Log.Warn("the hub's revocation list was not taken over", "error", err)
 		}
 	}
 	if len(w.Topics) > 0 {
 		if err := d.Join(w.Topics...); err != nil {
-			d.cfg.Log.Warn("joining gossip topics", "err", err)
+			d.cfg.Log.Warn("joining gossip topics", "error", err)
 		}
 	}
 	d.setUp(true)
@@ -522,5 +522,5 @@ func (d *Device) comeBack(run context.Context) {
 	if errors.As(err, &refused) && d.cfg.OnRefused != nil {
 		d.teller.tell(func() { d.cfg.OnRefused(refused) })
 	}
-	d.cfg.Log.Debug("no session with the hub", "err", err)
+	d.cfg.Log.Debug("no session with the hub", "error", err)
 }

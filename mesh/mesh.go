@@ -17,9 +17,9 @@ import "github.com/chordwheel/chordwheel/chain"
 
 // Stats is what a node can say about its links.
 type Stats struct {
-	Peers    []chain.PeerID     `json:"peers"`    // connected now
-	Traffic  map[string]Traffic `json:"traffic"`  // by protocol
-	Gossip   GossipStats        `json:"gossip"`   //
+	Peers    []chain.PeerID     `json:"peers"`   // connected now
+	Traffic  map[string]Traffic `json:"traffic"` // by protocol
+	Gossip   GossipStats        `json:"gossip"`
 	Sessions int                `json:"sessions"` // of the spoke, open now
 	Refused  uint64             `json:"refused"`  // sessions refused for want of room
 }

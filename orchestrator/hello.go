@@ -41,7 +41,7 @@ func (h *Hub) hello(from chain.PeerID, q *wire.Hello) (wire.Welcome, error) {
 	if err := q.Validate(); err != nil {
 		return wire.Welcome{}, spoke.Refuse(spoke.CodeProtocol, "%v", err)
 	}
-	now := h.now()
+	now := time.Now()
 	d, renew, err := h.admit(from, q, now)
 	if err != nil {
 		return wire.Welcome{}, err

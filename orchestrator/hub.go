@@ -120,7 +120,7 @@ func (h *Hub) Start(ctx context.Context, p Publisher) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	h.started = h.now()
+	h.started = time.Now()
 	h.reloaded = h.started
 	if err := h.resolveAll(); err != nil { // the other chains are as good as ever
 		h.log.Error("publishing failed", "error", err)
@@ -210,8 +210,6 @@ func ask[T any](ctx context.Context, h *Hub, f func() (T, error)) (T, error) {
 	return a.value, a.err
 }
 
-func (h *Hub) now() time.Time { return time.Now() }
-
 // PeerID is the hub's identity.
 func (h *Hub) PeerID() chain.PeerID { return h.trust.Orchestrator }
 
@@ -220,7 +218,7 @@ func (h *Hub) PeerID() chain.PeerID { return h.trust.Orchestrator }
 func (h *Hub) Reload(ctx context.Context, c catalog.Catalog) error {
 	_, err := ask(ctx, h, func() (struct{}, error) {
 		h.catalogue = c
-		h.reloaded = h.now()
+		h.reloaded = time.Now()
 		return struct{}{}, h.resolveAll()
 	})
 	return err

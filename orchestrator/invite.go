@@ -108,7 +108,7 @@ func (q *Invite) check() error {
 }
 
 func (h *Hub) invite(q Invite, addrs []string) (Invited, error) {
-	now := h.now()
+	now := time.Now()
 	if err := h.forgetInvitations(now); err != nil {
 		return Invited{}, err
 	}
@@ -184,7 +184,7 @@ func (h *Hub) Revoke(ctx context.Context, who string) (chain.PeerID, error) {
 }
 
 func (h *Hub) revoke(have *fleet.Device, why string) error {
-	now := h.now()
+	now := time.Now()
 	list, err := h.revoked.Add(have.Peer, now)
 	if err != nil {
 		return wrong("%w", err)

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
@@ -86,7 +87,7 @@ func size(v any) int {
 
 // note writes an operation down, with what came of it.
 func (h *Hub) note(op Operation, err error) {
-	op.At = chain.InstantOf(h.now())
+	op.At = chain.InstantOf(time.Now())
 	if op.Direction == "" {
 		op.Direction = "in"
 	}

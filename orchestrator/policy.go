@@ -230,7 +230,7 @@ func fingerprint(in resolve.Input, rules chain.Rules, suspects []chain.OptionID)
 
 // resolveSlot orders a slot's options and publishes what is worth it.
 func (h *Hub) resolveSlot(slot chain.Slot) error {
-	now := h.now()
+	now := time.Now()
 	delete(h.again, slot)
 	in, rules, ok := h.input(slot, now)
 	if !ok {
@@ -313,7 +313,7 @@ func (h *Hub) withdraw(slot chain.Slot) error {
 
 // scopes gives the scopes that have members now.
 func (h *Hub) scopes() []chain.ScopeID {
-	now := chain.InstantOf(h.now())
+	now := chain.InstantOf(time.Now())
 	var all []chain.ScopeID
 	for _, d := range h.fleet.Devices() {
 		if d.Active(now) {
@@ -354,14 +354,14 @@ func (h *Hub) resolveScopes(scopes []chain.ScopeID) error {
 func (h *Hub) untilAgain() time.Duration {
 	wait := time.Hour
 	for _, at := range h.again {
-		wait = min(wait, at.Sub(h.now()))
+		wait = min(wait, at.Sub(time.Now()))
 	}
 	return max(wait, 0)
 }
 
 // offerAgain makes the offers that are due.
 func (h *Hub) offerAgain() {
-	now := h.now()
+	now := time.Now()
 	for slot, at := range h.again {
 		if now.Before(at) {
 			continue

@@ -58,7 +58,7 @@ func (h *Hub) Report(ctx context.Context, from chain.PeerID, r wire.Report) (wir
 }
 
 func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply, repeated bool, err error) {
-	now := h.now()
+	now := time.Now()
 	have, err := h.member(from, now)
 	if err != nil {
 		return reply, false, err
@@ -165,7 +165,7 @@ func (h *Hub) Fetch(ctx context.Context, from chain.PeerID, f wire.Fetch) (wire.
 }
 
 func (h *Hub) fetch(from chain.PeerID, f *wire.Fetch) (wire.FetchReply, error) {
-	now := h.now()
+	now := time.Now()
 	if err := f.Validate(); err != nil {
 		return wire.FetchReply{}, spoke.Refuse(spoke.CodeProtocol, "%v", err)
 	}
@@ -230,7 +230,7 @@ const (
 )
 
 func (h *Hub) protest(from chain.PeerID, p *wire.Protest) (wire.ProtestReply, error) {
-	now := h.now()
+	now := time.Now()
 	if err := p.Validate(); err != nil {
 		return wire.ProtestReply{}, spoke.Refuse(spoke.CodeProtocol, "%v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/member"
@@ -139,7 +140,7 @@ func (h *Hub) loadRevocations() error {
 	if err != nil {
 		return fmt.Errorf("read the revocation list: %w", err)
 	}
-	list, err := member.VerifyRevocations(h.trust, b, 0, h.now())
+	list, err := member.VerifyRevocations(h.trust, b, 0, time.Now())
 	if err != nil {
 		return fmt.Errorf("the kept list of revoked memberships: %w", err)
 	}

@@ -180,7 +180,7 @@ func (h *Hub) status(addrs []string) Status {
 	for _, p := range h.catalogue.Providers {
 		s.Catalogue.Models += len(p.Models)
 	}
-	now := h.now()
+	now := time.Now()
 	for _, d := range h.fleet.Devices() {
 		s.Devices = append(s.Devices, viewOf(d, now))
 	}
@@ -255,7 +255,7 @@ func (h *Hub) Show(ctx context.Context, slot chain.Slot) (ChainView, error) {
 		if _, ok := h.press.Edition(slot); !ok {
 			return ChainView{}, nothing(h.whyNone(slot))
 		}
-		head, bytes, err := h.press.Head(slot, h.now())
+		head, bytes, err := h.press.Head(slot, time.Now())
 		if err != nil {
 			return ChainView{}, err
 		}
@@ -281,7 +281,7 @@ func (h *Hub) Explain(ctx context.Context, slot chain.Slot) (Explanation, error)
 		if _, err := chain.ParseScope(string(slot.Scope)); err != nil {
 			return Explanation{}, wrong("%w", err)
 		}
-		now := h.now()
+		now := time.Now()
 		in, _, ok := h.input(slot, now)
 		if !ok {
 			return Explanation{}, nothing(h.whyNone(slot))

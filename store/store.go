@@ -87,7 +87,7 @@ func Open(dir *datadir.Dir, o Options) (*Store, error) {
 	// Without the marker an unclean stop goes unnoticed, no more: a full
 	// disk must not keep a node from starting.
 	if err := datadir.CreatePrivate(s.path+opened, nil); err != nil && !errors.Is(err, fs.ErrExist) {
-		s.log.Warn("database: an unclean stop of this run will not be noticed", "err", err)
+		s.log.Warn("database: an unclean stop of this run will not be noticed", "error", err)
 	}
 	if err := s.open(); err != nil {
 		if !unclean {
@@ -118,7 +118,7 @@ func (s *Store) examine(unclean bool, check func(context.Context, string) error)
 	defer cancel()
 	err := check(ctx, s.path)
 	if err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrFormat) {
-		s.log.Warn("database: it could not be checked after an unclean stop and is used as it is", "err", err)
+		s.log.Warn("database: it could not be checked after an unclean stop and is used as it is", "error", err)
 		return nil
 	}
 	return err
@@ -137,7 +137,7 @@ func (s *Store) open() error {
 			}
 			err = db.Update(func(tx *bbolt.Tx) error { return prove(tx) })
 			if err != nil && !errors.Is(err, ErrDamaged) {
-				s.log.Warn("database: it cannot be written", "err", err)
+				s.log.Warn("database: it cannot be written", "error", err)
 				err = nil
 			}
 			return err
@@ -308,7 +308,7 @@ func (s *Store) abandon(db *bbolt.DB, why error) {
 		err = s.open()
 	}
 	if err != nil {
-		s.log.Error("database: it failed and could not be replaced; what is in memory goes on: look at the disk and restart", "err", err)
+		s.log.Error("database: it failed and could not be replaced; what is in memory goes on: look at the disk and restart", "error", err)
 	}
 }
 

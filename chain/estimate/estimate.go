@@ -164,8 +164,8 @@ func Pull(mean, weight, prior float64) float64 {
 }
 
 // Value is the natural value to use: e pulled towards a natural prior, which
-// must be positive where Axis.Log is set. For
-// latencies that is a typical one (a median), not the expected one.
+// must be positive where Axis.Log is set. For latencies that is a typical one (a
+// median), not the expected one.
 func (a Axis) Value(e Estimate, prior float64, now time.Time) float64 {
 	return a.Natural(Pull(e.Mean, a.Weight(e, now), a.Space(prior)))
 }

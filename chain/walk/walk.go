@@ -63,9 +63,9 @@ type Answer struct {
 // Runner makes one attempt. It calls emit for each chunk, from one goroutine at a
 // time; emit returns when the chunk was written to the caller, so that nothing of
 // an answer is ever ahead of them, and fails when the attempt was given up. Run
-// ends soon after ctx does. It never retries, and classifies what happened by the table of
-// docs/walk.md, but for timeouts, cuts, cancellation and being offline, which
-// the walk sees itself.
+// ends soon after ctx does. It never retries, and classifies what happened by the
+// table of docs/walk.md, but for timeouts, cuts, cancellation and being offline,
+// which the walk sees itself.
 type Runner interface {
 	Run(ctx context.Context, a Attempt, emit func(Chunk) error) Outcome
 }

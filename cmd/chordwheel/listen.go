@@ -44,9 +44,9 @@ func listenTCP(what, address string, next bool, say io.Writer) (net.Listener, er
 	return nil, fmt.Errorf("%s: %s and the next %d ports that it could have are in use", what, address, portsTried-1)
 }
 
-// meshPort finds a port free for TCP and UDP, from the wanted one
-// upwards. It is for `up` only: between the look and the use somebody else may take it, which
-// is then an error.
+// meshPort finds a port free for TCP and UDP, from the wanted one upwards. It is
+// for `up` only: between the look and the use somebody else may take it, which is
+// then an error.
 func meshPort(host string, wanted int, say io.Writer) int {
 	for p := wanted; p < wanted+portsTried*meshStep && p < 1<<16; p += meshStep {
 		t, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(p)))

@@ -14,12 +14,12 @@ import (
 // Request is the work as the caller gave it. It is shared by all attempts of a
 // request and must not be changed.
 type Request struct {
-	ID        string          // the request_id of headers and logs
-	Primitive chain.Primitive //
-	Body      []byte          // for llm.*: the chat completion request as it came, byte for byte
-	Model     string          // the name the caller asked for: answers carry it
-	Stream    bool            // the caller wants events; otherwise one whole answer
-	Usage     bool            // the caller asked for the usage event of a stream
+	ID        string // the request_id of headers and logs
+	Primitive chain.Primitive
+	Body      []byte // for llm.*: the chat completion request as it came, byte for byte
+	Model     string // the name the caller asked for: answers carry it
+	Stream    bool   // the caller wants events; otherwise one whole answer
+	Usage     bool   // the caller asked for the usage event of a stream
 }
 
 // Call is one attempt at a request.

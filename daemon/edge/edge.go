@@ -51,20 +51,19 @@ const Auto = "auto"
 
 // Work is one request that passed every check of the edge.
 type Work struct {
-	ID        string          // request_id of headers, errors and logs
-	Primitive chain.Primitive //
-	Body      []byte          // llm.*: the chat completion request, byte for byte; else the body of the work call as it came. Never reused by the edge
-	Model     string          // llm.*: the name the caller asked for; "" for other primitives
-	Stream    bool            // the answer goes out event by event
-	Usage     bool            // the caller asked for the usage event
-	Budget    Budget          //
-	Session   string          // names of policy and of the conversation; "" if not given
-	Stage     string          //
-	Consumer  string          //
-	Instance  string          //
-	Async     bool            // do not wait for an extension: end as walk.Escalating
-	Reasoning bool            // progress as reasoning deltas rather than comments
-	Share     bool            // may share one run with equal work in flight
+	ID        string // request_id of headers, errors and logs
+	Primitive chain.Primitive
+	Body      []byte // llm.*: the chat completion request, byte for byte; else the body of the work call as it came. Never reused by the edge
+	Model     string // llm.*: the name the caller asked for; "" for other primitives
+	Stream    bool   // the answer goes out event by event
+	Usage     bool   // the caller asked for the usage event
+	Budget    Budget
+	Async     bool // do not wait for an extension: end as walk.Escalating
+	Reasoning bool // progress as reasoning deltas rather than comments
+	Share     bool // may share one run with equal work in flight
+
+	// Names of the conversation and of who asks; "" if not given.
+	Session, Stage, Consumer, Instance string
 }
 
 // Budget is how long a caller wants to wait at most. The zero Budget is
@@ -109,7 +108,7 @@ type Config struct {
 	Hosts      []string     // names beside the loopback ones that a Host header may hold on a loopback listener
 	Origins    []string     // web origins, "scheme://host[:port]", that may call and get CORS headers
 	ListAgents bool         // /v1/models lists more than auto
-	Limits     Limits       //
+	Limits     Limits
 	Log        *slog.Logger // nil discards
 }
 

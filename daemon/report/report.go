@@ -1,8 +1,8 @@
 // Package report owns what a device tells the hub of its attempts: exact
 // counters, a sample of the details, in batches that the hub counts once however
-// often they are sent. It knows neither hub nor wire: the daemon takes a batch,
-// sends it, and says when it arrived. Memory is bounded: what does not fit is
-// dropped and the number dropped is reported. docs/reporting.md says why.
+// often they are sent. It knows neither hub nor transport: the daemon takes a
+// batch, sends it, and says when it arrived. Memory is bounded: what does not fit
+// is dropped, and how much that was is reported. docs/daemon.md says why.
 package report
 
 import (

@@ -86,7 +86,7 @@ func (s *Server) Serve(stream network.Stream) {
 			s.refused.Add(1)
 			code = network.StreamResourceLimitExceeded
 		}
-		s.log.Debug("spoke session broken off", "peer", from.String(), "err", err)
+		s.log.Debug("spoke session broken off", "peer", from.String(), "error", err)
 		_ = stream.ResetWithError(code)
 		return
 	}
@@ -263,6 +263,6 @@ func (s *Server) refusal(from chain.PeerID, err error) *Refusal {
 	if s.ctx.Err() != nil {
 		return Refuse(CodeShutdown, "it is stopping: try later")
 	}
-	s.log.Error("answering a device failed", "peer", string(from), "err", err)
+	s.log.Error("answering a device failed", "peer", string(from), "error", err)
 	return Refuse(CodeInternal, "it failed to answer; its log says why")
 }

@@ -164,7 +164,7 @@ func (r *Ring) fetch(name string, e entry) (chain.Secret, bool) {
 		}
 	}
 	if f.err != nil {
-		r.log.Warn("keys: the system's key ring gave nothing", "name", name, "err", f.err)
+		r.log.Warn("keys: the system's key ring gave nothing", "name", name, "error", f.err)
 	}
 	r.mu.Lock()
 	r.fetched[name] = f
@@ -296,7 +296,7 @@ func (r *Ring) refresh() {
 	r.problem = err
 	if err != nil {
 		if news {
-			r.log.Warn("keys: the file is not used", "err", err)
+			r.log.Warn("keys: the file is not used", "error", err)
 		}
 		if r.keys == nil {
 			r.keys = map[string]entry{}

@@ -54,7 +54,7 @@ func refuseRemote(_, address string, _ syscall.RawConn) error {
 
 // roundTrip sends one request. The two transports of net/http send it again by
 // themselves when a pooled connection turns out to be dead before a byte of the
-// answer came; send's GetBody lets them do so once.
+// answer came; GetBody of [newRequest] lets them do so once.
 func (t *transport) roundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme == "https" {
 		return t.secure.RoundTrip(r)
