@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,4 +116,33 @@ func FuzzConfig(f *testing.F) {
 			t.Errorf("more than one line: %q", err)
 		}
 	})
+}
+
+func TestDamagedFilesNameTheirRemedy(t *testing.T) {
+	o := deviceOptions{dir: filepath.Join(t.TempDir(), "a"), config: defaultDevice(0, "127.0.0.1"), ownID: true, makeKey: true, log: slog.New(slog.DiscardHandler), say: io.Discard}
+	open := func() error {
+		d, err := openDevice(o)
+		if err == nil {
+			err = d.close()
+		}
+		return err
+	}
+	if err := open(); err != nil {
+		t.Fatal(err)
+	}
+	for names, remedy := range map[string]string{"edge.key": "remove the file", "joined.cbor joined.cbor.bak": "join again"} {
+		for _, name := range strings.Fields(names) {
+			if err := os.WriteFile(filepath.Join(o.dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := open(); err == nil || !strings.Contains(err.Error(), remedy) || strings.Contains(err.Error(), "standard input") {
+			t.Errorf("%s: %v: want %q", names, err, remedy)
+		}
+		for _, name := range strings.Fields(names) {
+			if err := os.Remove(filepath.Join(o.dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }

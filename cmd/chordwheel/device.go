@@ -126,7 +126,9 @@ func openDevice(o deviceOptions) (d *device, err error) {
 		return nil, err
 	}
 	chains := store.NewChainCache(d.db, marks)
-	if joined, ok, err := daemon.LoadJoined(d.dir); err != nil {
+	if joined, ok, err := daemon.LoadJoined(d.dir); errors.Is(err, datadir.ErrDamaged) {
+		return nil, fmt.Errorf("%w: move it and its .bak away, and join again", err)
+	} else if err != nil {
 		return nil, err
 	} else if ok {
 		for _, refusal := range chains.Load(joined.Trust, time.Now()) {

@@ -153,5 +153,9 @@ func readEdgeKey(dir string) (chain.Secret, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the edge's key: %w", err)
 	}
-	return nonEmpty(string(b), "key in "+filepath.Join(dir, edgeKeyFile))
+	key := strings.TrimSpace(string(b))
+	if key == "" {
+		return "", fmt.Errorf("the edge's key in %s is empty: put it back, or remove the file", filepath.Join(dir, edgeKeyFile))
+	}
+	return chain.Secret(key), nil
 }

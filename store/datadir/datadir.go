@@ -179,6 +179,9 @@ func (d *Dir) first() (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
+	if errors.Is(err, ErrDamaged) {
+		return false, fmt.Errorf("%w: remove %s and %s, they are written anew", err, d.Path(formatFile), d.Path(formatFile+backup))
+	}
 	if err != nil {
 		return false, err
 	}

@@ -431,6 +431,38 @@ func TestCheckedFiles(t *testing.T) {
 	}
 }
 
+// TestDamageNamesItsRemedy: where both copies of a file are lost, the error says
+// what to do, and doing it helps.
+func TestDamageNamesItsRemedy(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	idFile := filepath.Join(t.TempDir(), "device-id")
+	use := func() error {
+		d, err := datadir.Open(dir)
+		if err != nil {
+			return err
+		}
+		_, err = d.DeviceID(idFile)
+		return errors.Join(err, d.Close())
+	}
+	must(t, use())
+	for _, name := range []string{"format", "device"} {
+		copies := []string{filepath.Join(dir, name), filepath.Join(dir, name+".bak")}
+		for _, path := range copies {
+			must(t, os.WriteFile(path, nil, 0o600))
+		}
+		err := use()
+		if !errors.Is(err, datadir.ErrDamaged) || !strings.Contains(err.Error(), "remove "+copies[0]+" and "+copies[1]) {
+			t.Errorf("%s: %v: want what to remove", name, err)
+		}
+		for _, path := range copies {
+			must(t, os.Remove(path))
+		}
+		if err := use(); err != nil {
+			t.Errorf("%s: the remedy does not help: %v", name, err)
+		}
+	}
+}
+
 func TestDeviceID(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config", "chordwheel", "device-id")
 	id, err := datadir.DeviceID(path)

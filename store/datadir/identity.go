@@ -125,6 +125,9 @@ func (d *Dir) DeviceID(path string) (chain.DeviceID, error) {
 		}
 		return id, d.WriteChecked(deviceFile, []byte(id))
 	}
+	if errors.Is(err, ErrDamaged) {
+		return "", fmt.Errorf("%w: if this directory belongs to the device of %s, remove %s and %s, they are written anew", err, path, d.Path(deviceFile), d.Path(deviceFile+backup))
+	}
 	if err != nil {
 		return "", err
 	}
