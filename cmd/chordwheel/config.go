@@ -35,19 +35,19 @@ const maxConfig = 1 << 20
 // deviceConfig is a device's config.yaml, with what the environment and flags
 // put over it. docs/configuration.md describes each field.
 type deviceConfig struct {
-	Name      string   `yaml:"name" env:"CHORDWHEEL_NAME"`
-	Edge      string   `yaml:"edge" env:"CHORDWHEEL_EDGE"`
-	Admin     string   `yaml:"admin" env:"CHORDWHEEL_ADMIN"`
-	Listen    []string `yaml:"listen" env:"CHORDWHEEL_LISTEN"`
-	Hosts     []string `yaml:"hosts" env:"CHORDWHEEL_HOSTS"`
-	Origins   []string `yaml:"origins" env:"CHORDWHEEL_ORIGINS"`
-	Log       string   `yaml:"log" env:"CHORDWHEEL_LOG"`
-	Builtin   bool     `yaml:"builtin" env:"CHORDWHEEL_BUILTIN"`
-	KeyRing   string   `yaml:"keyring" env:"CHORDWHEEL_KEYRING"`
-	Metered   bool     `yaml:"metered" env:"CHORDWHEEL_METERED"`
-	Adapters  ast.Node `yaml:"adapters"`
-	DeviceID  string   `yaml:"device_id_file" env:"CHORDWHEEL_DEVICE_ID_FILE"`
-	ListAgent bool     `yaml:"list_agents" env:"EDGE_LIST_AGENTS"`
+	Name       string   `yaml:"name" env:"CHORDWHEEL_NAME"`
+	Edge       string   `yaml:"edge" env:"CHORDWHEEL_EDGE"`
+	Admin      string   `yaml:"admin" env:"CHORDWHEEL_ADMIN"`
+	Listen     []string `yaml:"listen" env:"CHORDWHEEL_LISTEN"`
+	Hosts      []string `yaml:"hosts" env:"CHORDWHEEL_HOSTS"`
+	Origins    []string `yaml:"origins" env:"CHORDWHEEL_ORIGINS"`
+	Log        string   `yaml:"log" env:"CHORDWHEEL_LOG"`
+	Builtin    bool     `yaml:"builtin" env:"CHORDWHEEL_BUILTIN"`
+	KeyRing    string   `yaml:"keyring" env:"CHORDWHEEL_KEYRING"`
+	Metered    bool     `yaml:"metered" env:"CHORDWHEEL_METERED"`
+	Adapters   ast.Node `yaml:"adapters"`
+	DeviceID   string   `yaml:"device_id_file" env:"CHORDWHEEL_DEVICE_ID_FILE"`
+	ListAgents bool     `yaml:"list_agents" env:"EDGE_LIST_AGENTS"`
 
 	Key         chain.Secret  `yaml:"-" env:"ORCH_API_KEY"`
 	ServiceKey  chain.Secret  `yaml:"-" env:"ORCH_SERVICE_TOKEN"` // an alias of Key
@@ -106,7 +106,7 @@ func load[C deviceConfig | hubConfig](c *C, dir string, environ []string) error 
 	if err := env.ParseWithOptions(c, env.Options{Environment: env.ToMap(environ), FuncMap: map[reflect.Type]env.ParserFunc{
 		reflect.TypeFor[chain.Secret](): func(v string) (any, error) { return chain.Secret(v), nil },
 	}}); err != nil {
-		return fmt.Errorf("environment: %w", plainEnvError(err))
+		return fmt.Errorf("environment: %w", plainEnvError(err, reflect.TypeFor[C]()))
 	}
 	return nil
 }
@@ -178,8 +178,9 @@ func plainYAMLError(err error) error {
 	return errors.New(y.GetMessage())
 }
 
-// plainEnvError names every variable that could not be read, without its value.
-func plainEnvError(err error) error {
+// plainEnvError names every variable that could not be read into a field of t,
+// without its value.
+func plainEnvError(err error, t reflect.Type) error {
 	var all env.AggregateError
 	if !errors.As(err, &all) {
 		return err
@@ -188,7 +189,11 @@ func plainEnvError(err error) error {
 	for _, e := range all.Errors {
 		var p env.ParseError
 		if errors.As(e, &p) {
-			names = append(names, fmt.Sprintf("the variable for %s must be a %s", p.Name, p.Type))
+			name := p.Name // the field's, which nobody but us has heard of
+			if f, ok := t.FieldByName(name); ok {
+				name = f.Tag.Get("env")
+			}
+			names = append(names, fmt.Sprintf("%s must be a %s", name, p.Type))
 			continue
 		}
 		names = append(names, e.Error())

@@ -55,7 +55,7 @@ func TestOneLineNamesEverythingThatIsWrong(t *testing.T) {
 		"two documents":     {file: "name: a\n---\nname: b\n", want: []string{"more than one"}},
 		"not YAML":          {file: "name: [\n", want: []string{"line 1"}},
 		"a list":            {file: "- name\n", want: []string{"mapping"}},
-		"wrong variables":   {environ: []string{"CHORDWHEEL_BUILTIN=perhaps", "UPSTREAM_TTFB_TIMEOUT=soon"}, want: []string{"Builtin", "FirstOutput"}, never: "perhaps"},
+		"wrong variables":   {environ: []string{"CHORDWHEEL_BUILTIN=perhaps", "UPSTREAM_TTFB_TIMEOUT=soon"}, want: []string{"CHORDWHEEL_BUILTIN", "UPSTREAM_TTFB_TIMEOUT"}, never: "perhaps"},
 		"values":            {file: "edge: nowhere\nlog: loud\nkeyring: pocket\n", want: []string{`edge "nowhere"`, `log "loud"`, `keyring "pocket"`}},
 		"two keys":          {environ: []string{"ORCH_API_KEY=first-secret", "ORCH_SERVICE_TOKEN=second-secret"}, want: []string{"ORCH_SERVICE_TOKEN"}, never: "secret"},
 		"a next key alone":  {environ: []string{"ORCH_API_KEY_NEXT=second-secret"}, want: []string{"ORCH_API_KEY"}, never: "secret"},

@@ -11,7 +11,6 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -125,15 +124,9 @@ func openDevice(o deviceOptions) (d *device, err error) {
 	if d.db, err = openStore(d.dir, o.log); err != nil {
 		return nil, err
 	}
-	chains := store.NewChainCache(d.db, marks)
-	if joined, ok, err := daemon.LoadJoined(d.dir); errors.Is(err, datadir.ErrDamaged) {
-		return nil, fmt.Errorf("%w: move it and its .bak away, and join again", err)
-	} else if err != nil {
+	chains, err := d.openChains(marks)
+	if err != nil {
 		return nil, err
-	} else if ok {
-		for _, refusal := range chains.Load(joined.Trust, time.Now()) {
-			o.log.Warn("a stored chain is not in force", "error", refusal)
-		}
 	}
 	ring, err := openRing(o.dir, o.config, o.environ, o.log)
 	if err != nil {
@@ -157,16 +150,24 @@ func openDevice(o deviceOptions) (d *device, err error) {
 		return nil, err
 	}
 	d.edge, err = edge.New(edge.Config{Worker: d.Daemon, Key: d.key, NextKey: o.config.NextKey, Hosts: o.config.Hosts, Origins: o.config.Origins,
-		ListAgents: o.config.ListAgent, Log: o.log})
+		ListAgents: o.config.ListAgents, Log: o.log})
 	return d, err
 }
 
-func openStore(dir *datadir.Dir, log *slog.Logger) (*store.Store, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find the own program, which checks a damaged database: %w", err)
+// openChains opens the cached chains and puts in force what is still good of them.
+func (d *device) openChains(marks *datadir.Marks) (*store.ChainCache, error) {
+	chains := store.NewChainCache(d.db, marks)
+	joined, ok, err := daemon.LoadJoined(d.dir)
+	if errors.Is(err, datadir.ErrDamaged) {
+		return nil, fmt.Errorf("%w: move it and its .bak away, and join again", err)
 	}
-	return store.Open(dir, store.Options{Log: log, Check: store.CheckIn(program, checkStoreVerb)})
+	if err != nil || !ok {
+		return chains, err
+	}
+	for _, refusal := range chains.Load(joined.Trust, time.Now()) {
+		d.log.Warn("a stored chain is not in force", "error", refusal)
+	}
+	return chains, nil
 }
 
 // openRing opens the key ring of the device in dir.

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chordwheel/chordwheel/daemon/control"
-	"github.com/chordwheel/chordwheel/store"
 	"github.com/chordwheel/chordwheel/store/datadir"
 )
 
@@ -100,14 +99,4 @@ func joinError(err error) error {
 		return &exit{exitRefused, err}
 	}
 	return &exit{exitUnreachable, err}
-}
-
-// checkStore is the hidden verb that store.CheckIn runs.
-func (a *app) checkStore() *cobra.Command {
-	return &cobra.Command{Use: checkStoreVerb + " FILE", Hidden: true, Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
-		if code := store.CheckMain(args[0]); code != 0 {
-			return &exit{code, errors.New("the database is not in order")}
-		}
-		return nil
-	}}
 }

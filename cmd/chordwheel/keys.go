@@ -34,6 +34,9 @@ device. A running daemon takes changes over by itself.`,
 				return err
 			}
 			names := ring.Names()
+			if err := ring.Problem(); err != nil { // the environment's keys work all the same
+				fmt.Fprintln(a.err, a.paint(yellow, "! "+err.Error()))
+			}
 			return a.print(map[string]any{"keys": names}, func(w io.Writer) {
 				var lines [][]string
 				for _, k := range names {

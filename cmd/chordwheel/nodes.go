@@ -164,10 +164,6 @@ func override(setting *string, flag string) {
 	}
 }
 
-// checkStoreVerb names the hidden command that examines a database in a process
-// of its own: a damaged one can kill whoever looks.
-const checkStoreVerb = "check-store"
-
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
 		return a.print(map[string]string{"version": version}, func(w io.Writer) { fmt.Fprintln(w, "chordwheel", version) })

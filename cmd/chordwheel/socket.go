@@ -81,8 +81,7 @@ func reach(ctx context.Context, what string, dirs []string) (*node, error) {
 			return n, nil
 		}
 	}
-	start := "chordwheel up"
-	return nil, unreachable("no %s is running (looked in %s); start one with: %s, or name its data directory with --dir", what, strings.Join(dirs, ", "), start)
+	return nil, unreachable("no %s is running (looked in %s); start one with: chordwheel up, or name its data directory with --dir", what, strings.Join(dirs, ", "))
 }
 
 func dialControl(ctx context.Context, dir string) (net.Conn, error) {

@@ -38,7 +38,8 @@ type Collector struct {
 	counters map[counted]*wire.Counter
 	sample   []wire.Measurement
 	protests []wire.Protest
-	dropped  uint64
+	dropped  uint64 // since the last batch
+	lost     uint64 // since the start
 	news     bool
 	inFlight *wire.Report
 }
@@ -67,7 +68,7 @@ func (c *Collector) Observe(slot chain.Slot, m walk.Measurement, sampling chain.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.count(slot, m) {
-		c.dropped++
+		c.drop()
 		return
 	}
 	if m.Class != chain.OK {
@@ -77,12 +78,22 @@ func (c *Collector) Observe(slot chain.Slot, m walk.Measurement, sampling chain.
 	}
 	if len(c.sample) == maxMeasurements {
 		c.sample = slices.Delete(c.sample, 0, 1)
-		c.dropped++
+		c.drop()
 	}
 	c.sample = append(c.sample, wire.Measurement{
 		Slot: slot, Option: m.Option, Peer: m.Peer, Class: m.Class, At: chain.InstantOf(m.At),
 		FirstOutput: chain.MillisOf(m.FirstOutput), Total: chain.MillisOf(m.Total), Bytes: m.Bytes, Input: m.Input, Output: m.Output,
 	})
+}
+
+func (c *Collector) drop() { c.dropped, c.lost = c.dropped+1, c.lost+1 }
+
+// Dropped gives how many attempts since the start found no room, whole or in
+// detail.
+func (c *Collector) Dropped() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost
 }
 
 // count adds m to its counter and reports whether there was room for it.

@@ -123,6 +123,9 @@ func TestMemoryIsBoundedAndLossIsReported(t *testing.T) {
 	if r.Dropped != overflow+(counted-512) {
 		t.Errorf("dropped %d: want every one that is neither counted (%d) nor kept in detail (%d)", r.Dropped, overflow, counted-512)
 	}
+	if c.Acknowledge(r.Seq); c.Dropped() != r.Dropped {
+		t.Errorf("%d dropped since the start, want %d", c.Dropped(), r.Dropped)
+	}
 }
 
 func TestAProtestThatNobodyWaitsForGoesWithTheNextBatchOnce(t *testing.T) {
