@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -21,13 +23,22 @@ import (
 // file is often valid YAML.
 const quiet = 150 * time.Millisecond
 
-// readCatalog reads and validates a catalogue file.
+// glance is how often the file is looked at without being told: what is behind a
+// link or a mount may change unheard, and a folder that was moved is not watched
+// any more.
+const glance = time.Second
+
+// readCatalog reads and validates a catalogue file. Opening never waits, as it
+// would for the writer of a pipe.
 func readCatalog(file string) (catalog.Catalog, []byte, error) {
-	f, err := os.Open(file)
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return catalog.Catalog{}, nil, fmt.Errorf("read the catalogue: %w", err)
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return catalog.Catalog{}, nil, errors.Join(err, fmt.Errorf("the catalogue %s is not a regular file", file))
+	}
 	b, err := io.ReadAll(io.LimitReader(f, catalog.MaxBytes+1))
 	if err != nil {
 		return catalog.Catalog{}, nil, fmt.Errorf("read the catalogue: %w", err)
@@ -39,7 +50,7 @@ func readCatalog(file string) (catalog.Catalog, []byte, error) {
 // watchCatalog calls reload with each new, valid content of file, until ctx
 // ends. An edit with a fault is logged with its places and changes nothing.
 // Editors replace files and mounted ones are links, so the folder is watched, and
-// the file is looked at whatever happened in it.
+// the file is looked at whatever happened in it, and glanced at besides.
 func watchCatalog(ctx context.Context, file string, last []byte, reload func(catalog.Catalog) error, log *slog.Logger) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -51,6 +62,9 @@ func watchCatalog(ctx context.Context, file string, last []byte, reload func(cat
 	}
 	settled := time.NewTimer(quiet) // a change between reading and watching shows in the first look
 	defer settled.Stop()
+	glances := time.NewTicker(glance)
+	defer glances.Stop()
+	var seen fs.FileInfo
 	for {
 		select {
 		case <-ctx.Done():
@@ -66,16 +80,33 @@ func watchCatalog(ctx context.Context, file string, last []byte, reload func(cat
 			}
 			log.Warn("watching the catalogue", "error", err)
 			settled.Reset(quiet)
+		case <-glances.C:
+			if now, _ := os.Stat(file); !sameState(seen, now) {
+				seen = now
+				settled.Reset(quiet)
+			}
 		case <-settled.C:
 			last = lookAgain(file, last, reload, log)
 		}
 	}
 }
 
+// sameState reports whether nothing speaks for another content; nil is a file
+// that is not there.
+func sameState(a, b fs.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
 // lookAgain reads file, puts it in force if it changed, and returns what was
 // read last.
 func lookAgain(file string, last []byte, reload func(catalog.Catalog) error, log *slog.Logger) []byte {
 	c, b, err := readCatalog(file)
+	if b == nil && err != nil { // a fault of the file, not of its text
+		b = []byte(err.Error())
+	}
 	if errors.Is(err, os.ErrNotExist) || bytes.Equal(b, last) {
 		return last // on its way to being replaced, or nothing new
 	}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chordwheel/chordwheel/orchestrator/catalog"
+)
+
+// lines is a writer that hands on what a log says, as long as somebody listens.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	select {
+	case l <- string(b):
+	default:
+	}
+	return len(b), nil
+}
+
+// TestTheCatalogueIsFoundAgain: whatever happens around the file, its next
+// content is put in force.
+func TestTheCatalogueIsFoundAgain(t *testing.T) {
+	text := func(name string) string {
+		return strings.ReplaceAll(`providers: [{name: NAME, adapter: openai, endpoint: "http://127.0.0.1:1/v1", models: [{name: m, primitives: [llm.chat]}]}]
+primitives: [{name: llm.chat, default: [NAME/m]}]
+`, "NAME", name)
+	}
+	write := func(t *testing.T, file, name string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text(name)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must := func(t *testing.T, errs ...error) {
+		t.Helper()
+		for _, err := range errs {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, disturb := range map[string]func(t *testing.T, file string, complaints <-chan string){
+		"an edit": func(t *testing.T, file string, _ <-chan string) { write(t, file, "next") },
+		"the target of a link": func(t *testing.T, file string, _ <-chan string) {
+			write(t, filepath.Join(file, "..", "..", "target"), "next")
+		},
+		"its folder moved": func(t *testing.T, file string, _ <-chan string) {
+			folder := filepath.Dir(file)
+			must(t, os.Rename(folder, folder+"2"), os.Rename(folder+"2", folder))
+			write(t, file, "next")
+		},
+		"its folder made anew": func(t *testing.T, file string, _ <-chan string) {
+			must(t, os.RemoveAll(filepath.Dir(file)), os.Mkdir(filepath.Dir(file), 0o700))
+			write(t, file, "next")
+		},
+		"a folder in its place": func(t *testing.T, file string, _ <-chan string) {
+			must(t, os.Remove(file), os.Mkdir(file, 0o700), os.Remove(file))
+			write(t, file, "next")
+		},
+		"a pipe without a writer": func(t *testing.T, file string, complaints <-chan string) {
+			must(t, os.Remove(file), syscall.Mkfifo(file, 0o600))
+			if line := <-complaints; !strings.Contains(line, "not a regular file") {
+				t.Errorf("the log says %q", line)
+			}
+			must(t, os.Remove(file))
+			write(t, file, "next")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			file := filepath.Join(root, "folder", "catalog.yaml")
+			must(t, os.Mkdir(filepath.Dir(file), 0o700))
+			write(t, filepath.Join(root, "target"), "first")
+			if name == "the target of a link" {
+				must(t, os.Symlink(filepath.Join("..", "target"), file))
+			} else {
+				write(t, file, "first")
+			}
+			_, first, err := readCatalog(file)
+			must(t, err)
+			taken, ended, complaints := make(chan string, 8), make(chan error, 1), make(lines, 8)
+			log := slog.New(slog.NewTextHandler(complaints, &slog.HandlerOptions{Level: slog.LevelError}))
+			ctx, stop := context.WithCancel(t.Context())
+			go func() {
+				ended <- watchCatalog(ctx, file, first, func(c catalog.Catalog) error { taken <- c.Providers[0].Name; return nil }, log)
+			}()
+			write(t, file, "before")
+			if got := <-taken; got != "before" {
+				t.Fatalf("%q is in force", got)
+			}
+			disturb(t, file, complaints)
+			if got := <-taken; got != "next" {
+				t.Errorf("%q is in force", got)
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
