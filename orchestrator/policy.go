@@ -354,7 +354,7 @@ func (h *Hub) resolveScopes(scopes []chain.ScopeID) error {
 func (h *Hub) untilAgain() time.Duration {
 	wait := time.Hour
 	for _, at := range h.again {
-		wait = min(wait, at.Sub(time.Now()))
+		wait = min(wait, time.Until(at))
 	}
 	return max(wait, 0)
 }
