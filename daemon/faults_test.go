@@ -64,7 +64,7 @@ func playFault(t *testing.T, adapter *openai.Adapter, fault providertest.Fault, 
 	}
 	switch expect.Then {
 	case providertest.Answers:
-		if got.status != http.StatusOK || got.text != text || got.err != nil || got.option != "alpha/faulty" {
+		if got.status != http.StatusOK || got.text != text || got.err != nil || !got.from("alpha/faulty") {
 			t.Errorf("want its own answer, got %s", got)
 		}
 	case providertest.Breaks:
@@ -80,7 +80,7 @@ func playFault(t *testing.T, adapter *openai.Adapter, fault providertest.Fault, 
 		}
 	case providertest.Next:
 		if !alone {
-			if got.status != http.StatusOK || got.text != healthyText || got.err != nil || got.option != "beta/good" {
+			if got.status != http.StatusOK || got.text != healthyText || got.err != nil || !got.from("beta/good") {
 				t.Errorf("want the second option's answer and nothing of the first, got %s", got)
 			}
 			return
@@ -129,8 +129,12 @@ type reply struct {
 	text       string
 	finished   bool // a finish reason was seen
 	done       bool // [DONE] was seen
+	kept       bool // a keep-alive came first, on a machine that is busy: the headers went out before anything had answered
 	err        *edge.ErrorDetail
 }
+
+// from reports whether the answer names option, as far as it could name one.
+func (r reply) from(option string) bool { return r.option == option || r.kept && r.option == "" }
 
 func (r reply) String() string {
 	b, _ := json.Marshal(r.err)
@@ -197,6 +201,7 @@ func (r *reply) readStream(t *testing.T, body io.Reader) {
 	for lines.Scan() {
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
 		if !ok {
+			r.kept = r.kept || strings.HasPrefix(lines.Text(), ": keep-alive")
 			continue
 		}
 		if r.done {
