@@ -107,9 +107,15 @@ func (d *Daemon) count(r walk.Result) {
 // or by agent.
 func named(options []chain.Option, model string) []chain.Option {
 	var out []chain.Option
-	for _, o := range options {
-		if o.Kind != chain.Peer && (string(o.ID) == model || o.Model == model || o.Agent != "" && o.Agent == model) {
-			out = append(out, o)
+	for i := range options {
+		o := &options[i]
+		if o.Kind == chain.Peer || string(o.ID) != model && o.Model != model && (o.Agent == "" || o.Agent != model) {
+			continue
+		}
+		if out == nil { // mostly the only one, which needs no copy
+			out = options[i : i+1 : i+1]
+		} else {
+			out = append(out, *o)
 		}
 	}
 	return out
@@ -173,14 +179,21 @@ func (r *run) current(id chain.OptionID) *chain.Option {
 
 // effective gives options as this device runs them. What runs a local option,
 // where and with which keys is this device's own configuration: a chain says only
-// that it may, and what it is thought to cost.
+// that it may, and what it is thought to cost. Where none is local these are the
+// options themselves, which nobody changes.
 func (d *Daemon) effective(options []chain.Option) []chain.Option {
-	out := slices.Clone(options)
-	for i, o := range out {
-		if own, ok := d.locals[o.ID]; ok && o.Kind == chain.Local {
-			own.Cost = o.Cost
-			out[i] = own
+	out := options
+	for i := range options {
+		o := &options[i]
+		own, ok := d.locals[o.ID]
+		if !ok || o.Kind != chain.Local {
+			continue
 		}
+		if &out[0] == &options[0] {
+			out = slices.Clone(options)
+		}
+		own.Cost = o.Cost
+		out[i] = own
 	}
 	return out
 }

@@ -94,6 +94,7 @@ func (w *walker) attempt(a Attempt) bool {
 	if f.givenUp {
 		return false
 	}
+	f.attempt.Ended = true
 	if !f.left && f.flush() { // an outcome never overtakes output
 		f.end(o)
 	}

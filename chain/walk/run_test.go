@@ -193,11 +193,14 @@ func TestRunPutsTogetherWhatIsAtHand(t *testing.T) {
 			return Outcome{Class: chain.OK}
 		})
 		p := Plan{Options: options("alpha"), Stream: true, Budget: time.Hour}
-		result := Run(t.Context(), p, standing(), r, func(_ Attempt, data [][]byte) error {
+		result := Run(t.Context(), p, standing(), r, func(a Attempt, data [][]byte) error {
 			for _, d := range data {
 				delivered.Write(d)
 			}
 			writes = append(writes, len(data))
+			if last := delivered.Len() == want.Len() && len(writes) == rounds; a.Ended != last {
+				t.Errorf("write %d: ended %v", len(writes), a.Ended)
+			}
 			return nil
 		})
 		if result.End != Answered || delivered.String() != want.String() {

@@ -22,6 +22,7 @@ type Attempt struct {
 	Budget time.Duration // what is left of the request's, and may be used by this attempt
 	Lent   int           // upstream calls that the runner may spend, this one included; above 1 only for peers
 	Peer   chain.PeerID  // who runs it, for peer slots: one attempt, one peer
+	Ended  bool          // for Deliver: the runner is done, the walk ends or goes on right after this delivery
 }
 
 // Chunk is a piece of an answer on its way to the caller: one event's data of

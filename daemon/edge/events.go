@@ -85,7 +85,7 @@ func (s *events) deliver(a walk.Attempt, data [][]byte) error {
 		s.event(d)
 	}
 	s.events += len(data)
-	return s.send(true)
+	return s.send(!a.Ended) // what comes last leaves with the end of the stream
 }
 
 // delivered reports whether anything of the worker's went out.

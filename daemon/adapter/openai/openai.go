@@ -238,7 +238,9 @@ func (w *answer) plain(resp *http.Response, limit int64) error {
 	if err != nil {
 		return err
 	}
-	text, err := readAll(r, resp.ContentLength, limit)
+	into := answers.Get().(*bytes.Buffer)
+	defer recycle(into)
+	text, err := readAll(into, r, resp.ContentLength, limit)
 	if err != nil {
 		w.outcome.Class = lost(err)
 		return err
@@ -253,23 +255,32 @@ func (w *answer) plain(resp *http.Response, limit int64) error {
 		return w.empty(f.filtered)
 	}
 	w.outcome.Input, w.outcome.Output = f.input, f.output
-	if f.n > 0 {
-		text = f.apply(make([]byte, 0, f.size(len(text))), text)
-	}
-	if w.emit(walk.Chunk{Data: text, Meaningful: true}) != nil {
+	edited := f.apply(make([]byte, 0, f.size(len(text))), text)
+	if w.emit(walk.Chunk{Data: edited, Meaningful: true}) != nil {
 		return errGivenUp
 	}
 	w.outcome.Class = chain.OK
 	return nil
 }
 
-// readAll reads r into one buffer, made to measure where the size was declared.
-func readAll(r io.Reader, declared, limit int64) ([]byte, error) {
+// answers are buffers that plain answers are read into. What is emitted is an
+// edited copy, so that they can be used again.
+var answers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+func recycle(b *bytes.Buffer) {
+	if b.Cap() <= keepInPool {
+		b.Reset()
+		answers.Put(b)
+	}
+}
+
+// readAll reads r into b, which grows to measure where the size was declared.
+func readAll(b *bytes.Buffer, r io.Reader, declared, limit int64) ([]byte, error) {
 	size := int64(8 << 10)
 	if declared > 0 {
 		size = min(declared, limit, 4<<20) + bytes.MinRead
 	}
-	b := bytes.NewBuffer(make([]byte, 0, size))
+	b.Grow(int(size))
 	_, err := b.ReadFrom(r)
 	return b.Bytes(), err
 }
