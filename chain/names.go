@@ -42,6 +42,10 @@ func ExecuteCapability(p Primitive) Capability { return Capability("execute:" + 
 // KeyCapability is what a device declares that holds the key called name.
 func KeyCapability(name string) Capability { return Capability("key:" + name) }
 
+// DeviceCapability is what the device called id declares, and no other: a slot that
+// requires it means that one.
+func DeviceCapability(id DeviceID) Capability { return Capability("device:" + string(id)) }
+
 // OptionID is the stable name of an option: "groq/llama-3.3-70b",
 // "local/ollama/qwen2.5:7b", "peer" or "peer/NAME".
 type OptionID string

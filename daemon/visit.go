@@ -336,7 +336,7 @@ func (d *Daemon) hello(j Joined) wire.Hello {
 // capabilities is what the device can do now: its primitives, its models, its
 // keys.
 func (d *Daemon) capabilities() []chain.Capability {
-	set := map[chain.Capability]bool{chain.Submit: true, chain.Capability("device:" + string(d.cfg.DeviceID)): true}
+	set := map[chain.Capability]bool{chain.Submit: true, chain.DeviceCapability(d.cfg.DeviceID): true}
 	for _, l := range d.cfg.Locals {
 		for _, p := range l.Primitives {
 			set[chain.ExecuteCapability(p)] = true

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -159,7 +158,7 @@ func (r *run) hooks(direct bool) walk.Hooks {
 // the hub with the next report.
 func (r *run) keyRests(f chain.Failure, key string) {
 	r.daemon.cfg.Log.Warn("a key rests: it was refused, or is not in the ring", "option", f.Option, "key", key, "class", f.Class)
-	r.daemon.reports.Queue(wire.Protest{Slot: r.chain.Slot(), Body: r.chain.Head().Body, Nonce: newNonce(), Failed: []chain.Failure{f}})
+	r.daemon.reports.Queue(wire.Protest{Slot: r.chain.Slot(), Body: r.chain.Head().Body, Nonce: rand.Text(), Failed: []chain.Failure{f}})
 	r.daemon.kick()
 }
 
@@ -251,7 +250,7 @@ func (r *run) protest(ctx context.Context, failed []chain.Failure, budget time.D
 func (r *run) askForMore(ctx context.Context, failed []chain.Failure, budget time.Duration) (extension, error) {
 	d := r.daemon
 	d.counts.protests.Add(1)
-	nonce := newNonce()
+	nonce := rand.Text()
 	head := r.chain.Head()
 	reply, err := d.nodeNow().Protest(ctx, wire.Protest{Slot: r.chain.Slot(), Body: head.Body, Nonce: nonce, Failed: failed, Budget: chain.MillisOf(budget)})
 	if err != nil {
@@ -341,10 +340,4 @@ func (d *Daemon) Ready() error {
 		_, err = d.inForce(c.Slot().Primitive)
 	}
 	return err
-}
-
-func newNonce() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	return base64.RawURLEncoding.EncodeToString(b[:])
 }

@@ -173,9 +173,5 @@ func peerID(p chain.PeerID) (peer.ID, error) {
 // flat puts an error of the library, which may have a line per address, on
 // one line and bounds it.
 func flat(err error) string {
-	s := strings.Join(strings.Fields(err.Error()), " ")
-	if len(s) > 512 {
-		s = s[:512] + "…"
-	}
-	return s
+	return chain.ClipTo(strings.Join(strings.Fields(err.Error()), " "), 512)
 }

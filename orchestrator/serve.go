@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -307,10 +308,6 @@ func (h *Hub) extension(device chain.PeerID, p *wire.Protest, o chain.Option, no
 
 // firstLine keeps a reason on one line and short enough for its reader.
 func firstLine(s string) string {
-	for i, c := range s {
-		if c == '\n' || i > 400 {
-			return s[:i]
-		}
-	}
-	return s
+	line, _, _ := strings.Cut(s, "\n")
+	return chain.ClipTo(line, 400)
 }

@@ -109,13 +109,13 @@ type Resting struct {
 
 // Requests counts what the edge was asked since the start.
 type Requests struct {
-	Total     uint64 `json:"total"`
-	Failed    uint64 `json:"failed"`
-	Protests  uint64 `json:"protests"`
-	Extended  uint64 `json:"extended"`
-	InFlight  int64  `json:"in_flight"`
-	Attempts  uint64 `json:"attempts"`
-	Discarded uint64 `json:"measurements_dropped"`
+	Total    uint64 `json:"total"`
+	Failed   uint64 `json:"failed"`
+	Protests uint64 `json:"protests"`
+	Extended uint64 `json:"extended"`
+	InFlight int64  `json:"in_flight"`
+	Attempts uint64 `json:"attempts"`
+	Dropped  uint64 `json:"measurements_dropped"`
 }
 
 // Traffic is the byte meter of one protocol.

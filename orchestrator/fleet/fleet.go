@@ -80,7 +80,7 @@ func (d *Device) Allows(c chain.Capability) bool {
 // Has reports whether the device declared every one of all and was granted it.
 func (d *Device) Has(all ...chain.Capability) bool {
 	for _, c := range all {
-		if !slices.Contains(d.Declared, c) && c != chain.Capability("device:"+string(d.ID)) || !d.Allows(c) {
+		if !slices.Contains(d.Declared, c) && c != chain.DeviceCapability(d.ID) || !d.Allows(c) {
 			return false
 		}
 	}

@@ -31,12 +31,8 @@ func RoundStep(x float64) float64 {
 	if !(x > 0) {
 		return 0
 	}
-	return math.Pow(1.1, float64(StepOf(x)))
+	return math.Pow(1.1, math.Round(math.Log(x)/math.Log(1.1)))
 }
-
-// StepOf numbers the 10 % steps: two values are n steps apart when their numbers
-// are. The value must be positive.
-func StepOf(x float64) int { return int(math.Round(math.Log(x) / math.Log(1.1))) }
 
 // RoundOdds rounds a probability in steps of 10 % of its odds (1−p)/p, so that
 // .99 and .999 stay as far apart as they are.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/store/datadir"
 )
 
@@ -156,7 +157,7 @@ func CheckName(name string) error {
 		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
 	}
 	if !ok {
-		return fmt.Errorf("key name %.80q: want 1 to %d letters, digits, dots, dashes or underscores, such as groq", name, MaxNameBytes)
+		return fmt.Errorf("key name %q: want 1 to %d letters, digits, dots, dashes or underscores, such as groq", chain.Clip(name), MaxNameBytes)
 	}
 	return nil
 }

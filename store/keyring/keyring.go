@@ -101,7 +101,7 @@ func Open(c Config) (*Ring, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if suffix == "" || envName(suffix) != suffix {
-			return nil, fmt.Errorf("%.80s: want %s and upper-case letters, digits and underscores", name, EnvPrefix)
+			return nil, fmt.Errorf("%s: want %s and upper-case letters, digits and underscores", chain.Clip(name), EnvPrefix)
 		}
 		r.env[suffix] = chain.Secret(value)
 	}
