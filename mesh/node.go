@@ -132,6 +132,13 @@ func listen(h host.Host, addresses []string) error {
 	return nil
 }
 
+// CheckAddresses refuses what is no multiaddr, so that a configuration can say so
+// before anything listens.
+func CheckAddresses(addresses []string) error {
+	_, err := parse(addresses)
+	return err
+}
+
 // parse reads addresses and names the first that is none.
 func parse(addresses []string) ([]multiaddr.Multiaddr, error) {
 	var all []multiaddr.Multiaddr

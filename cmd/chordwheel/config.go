@@ -18,6 +18,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh"
 )
 
 // Ports of the product. In `up` device i from 0 has the device ports plus 10·i.
@@ -206,6 +207,7 @@ func (c *deviceConfig) validate() error {
 	var wrong []string
 	wrong = append(wrong, wrongAddress("edge", c.Edge)...)
 	wrong = append(wrong, wrongAddress("admin", c.Admin)...)
+	wrong = append(wrong, wrongListen(c.Listen)...)
 	wrong = append(wrong, wrongLevel(c.Log)...)
 	if c.KeyRing != "file" && c.KeyRing != "os" {
 		wrong = append(wrong, fmt.Sprintf("keyring %q must be file or os", c.KeyRing))
@@ -234,7 +236,8 @@ func (c *deviceConfig) validate() error {
 }
 
 func (c *hubConfig) validate() error {
-	wrong := append(wrongAddress("web", c.Web), wrongLevel(c.Log)...)
+	wrong := append(wrongAddress("web", c.Web), wrongListen(c.Listen)...)
+	wrong = append(wrong, wrongLevel(c.Log)...)
 	return oneLine(wrong)
 }
 
@@ -248,6 +251,13 @@ func oneLine(wrong []string) error {
 func wrongAddress(name, address string) []string {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return []string{fmt.Sprintf("%s %q must be HOST:PORT, such as 127.0.0.1:0", name, address)}
+	}
+	return nil
+}
+
+func wrongListen(addresses []string) []string {
+	if err := mesh.CheckAddresses(addresses); err != nil {
+		return []string{"listen: " + err.Error()}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chordwheel/chordwheel/daemon/control"
+	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/store/datadir"
 )
 
@@ -74,6 +75,9 @@ func (a *app) joinRunning(ctx context.Context, text string) (control.Status, err
 	if n, err := reach(ctx, "device", []string{o.dir}); err == nil {
 		return s, n.call(ctx, http.MethodPost, "/api/v1/join", map[string]string{"invitation": text}, &s)
 	}
+	if err := checkInvitation(text); err != nil {
+		return s, err
+	}
 	o.config.Listen = nil // nobody needs to reach a device that leaves at once
 	d, err := openDevice(o)
 	if errors.Is(err, datadir.ErrLocked) {
@@ -88,6 +92,19 @@ func (a *app) joinRunning(ctx context.Context, text string) (control.Status, err
 		}
 	}
 	return s, errors.Join(joinError(err), d.close())
+}
+
+// checkInvitation refuses what can only fail, before a data directory is made
+// for it.
+func checkInvitation(text string) error {
+	i, err := member.ParseInvitation(text)
+	if err == nil {
+		err = i.Current(time.Now())
+	}
+	if err != nil {
+		return refused("refused: %w", err)
+	}
+	return nil
 }
 
 // joinError gives a failed join its exit code.
