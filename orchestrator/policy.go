@@ -70,10 +70,10 @@ func (h *Hub) providers(p catalog.Primitive, w catalog.Workspace, reach fleet.Re
 // keys gives the keys of a provider that devices of the workspace may hold, and
 // why none of the devices can use the provider, if so.
 func keys(provider catalog.Provider, w catalog.Workspace, p catalog.Primitive, reach fleet.Reach) (allowed []string, why string) {
-	var any []chain.Capability
+	var held []chain.Capability
 	for _, k := range provider.Keys {
 		if w.Allows(k) {
-			allowed, any = append(allowed, k), append(any, chain.KeyCapability(k))
+			allowed, held = append(allowed, k), append(held, chain.KeyCapability(k))
 		}
 	}
 	switch {
@@ -81,9 +81,9 @@ func keys(provider catalog.Provider, w catalog.Workspace, p catalog.Primitive, r
 		return nil, "the workspace allows none of its keys (" + strings.Join(provider.Keys, ", ") + ")"
 	case reach.Members() == 0:
 		return allowed, "no device is a member of the scope"
-	case !reach.Any(nil, any):
+	case !reach.Any(nil, held):
 		return allowed, "no device of the scope holds key " + strings.Join(allowed, " or ")
-	case !reach.Any(p.Source.Requires, any):
+	case !reach.Any(p.Source.Requires, held):
 		return allowed, "no device of the scope has " + list(p.Source.Requires) + " and its key"
 	}
 	return allowed, ""
@@ -116,7 +116,7 @@ func (h *Hub) slots(p catalog.Primitive, reach fleet.Reach, now time.Time) []res
 	// of them; one that claims nothing counts as usual. 0 means that there is none.
 	var quality chain.PPM
 	for _, l := range reach.Locals(p.Name, nil) {
-		claimed := l.Option.Cost.Quality
+		claimed := l.Cost.Quality
 		if claimed == 0 {
 			claimed = chain.PPMOf(catalog.DefaultPrior().Quality)
 		}
@@ -145,7 +145,7 @@ func (h *Hub) slots(p catalog.Primitive, reach fleet.Reach, now time.Time) []res
 func (h *Hub) locals(p catalog.Primitive, reach fleet.Reach, now time.Time) []resolve.Candidate {
 	var candidates []resolve.Candidate
 	for _, l := range reach.Locals(p.Name, p.Source.Requires) {
-		c := resolve.Candidate{Option: l.Option, Prior: priorOf(catalog.DefaultPrior())}
+		c := resolve.Candidate{Option: l, Prior: priorOf(catalog.DefaultPrior())}
 		c.Option.Requires = p.Source.Requires
 		if p.Source.Data != chain.AnyData {
 			c.Option.Data = p.Source.Data

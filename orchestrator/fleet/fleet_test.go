@@ -109,10 +109,10 @@ func TestLocals(t *testing.T) {
 	f.Put(b)
 	f.Put(c)
 	got := f.Scope(chain.DefaultScope, 100).Locals(chain.LLMChat, nil)
-	if len(got) != 2 || got[0].Option.ID != "local/a/m" || got[0].Devices != 2 || got[1].Option.ID != "local/z/m" {
+	if len(got) != 2 || got[0].ID != "local/a/m" || got[1].ID != "local/z/m" {
 		t.Fatalf("%+v", got)
 	}
-	if o := got[0].Option; o.Endpoint != "" || o.Keys != nil || o.Requires != nil || o.Cost != (chain.Cost{Quality: 7}) {
+	if o := got[0]; o.Endpoint != "" || o.Keys != nil || o.Requires != nil || o.Cost != (chain.Cost{Quality: 7}) {
 		t.Errorf("too much is told: %+v", o)
 	}
 	if got := f.Scope(chain.DefaultScope, 100).Locals(chain.LLMChat, []chain.Capability{"gpu:1"}); len(got) != 0 {

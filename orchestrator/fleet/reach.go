@@ -27,48 +27,35 @@ func (f *Fleet) Scope(scope chain.ScopeID, now chain.Instant) Reach {
 // Members gives the number of members.
 func (r Reach) Members() int { return len(r.members) }
 
-// Any reports whether one member has every capability in all, and at least one in
-// any, if any names some.
-func (r Reach) Any(all, any []chain.Capability) bool {
+// Any reports whether one member has every capability in all, and at least one of
+// oneOf, if that names some.
+func (r Reach) Any(all, oneOf []chain.Capability) bool {
 	return slices.ContainsFunc(r.members, func(d *Device) bool {
-		return d.Has(all...) && (len(any) == 0 || slices.ContainsFunc(any, func(c chain.Capability) bool { return d.Has(c) }))
+		return d.Has(all...) && (len(oneOf) == 0 || slices.ContainsFunc(oneOf, func(c chain.Capability) bool { return d.Has(c) }))
 	})
-}
-
-// LocalOption is a local option that members declare, and how many do.
-type LocalOption struct {
-	Option  chain.Option
-	Devices int
 }
 
 // Locals gives the local options that members declare for p, by id: each once,
 // without what concerns its own device only (address, keys). A member that was not
 // granted "execute:P" declares in vain, and so does one that lacks what requires
 // demands.
-func (r Reach) Locals(p chain.Primitive, requires []chain.Capability) []LocalOption {
-	found := map[chain.OptionID]*LocalOption{}
+func (r Reach) Locals(p chain.Primitive, requires []chain.Capability) []chain.Option {
+	var list []chain.Option
+	seen := map[chain.OptionID]bool{}
 	for _, d := range r.members {
 		if !d.Allows(chain.ExecuteCapability(p)) || !d.Has(requires...) {
 			continue
 		}
 		for _, l := range d.Locals {
-			if !slices.Contains(l.Primitives, p) || l.Option.Kind != chain.Local || !strings.HasPrefix(string(l.Option.ID), "local/") {
+			o := &l.Option
+			if seen[o.ID] || !slices.Contains(l.Primitives, p) || o.Kind != chain.Local || !strings.HasPrefix(string(o.ID), "local/") {
 				continue
 			}
-			if have := found[l.Option.ID]; have != nil {
-				have.Devices++
-				continue
-			}
-			o := l.Option
+			seen[o.ID] = true
 			cost := chain.Cost{InputPerMtok: o.Cost.InputPerMtok, OutputPerMtok: o.Cost.OutputPerMtok, PerCall: o.Cost.PerCall, Quality: o.Cost.Quality}
-			found[o.ID] = &LocalOption{Devices: 1, Option: chain.Option{ID: o.ID, Kind: chain.Local, Adapter: o.Adapter, Model: o.Model,
-				Domain: o.Domain, Cost: cost, Limits: o.Limits, Data: o.Data}}
+			list = append(list, chain.Option{ID: o.ID, Kind: chain.Local, Adapter: o.Adapter, Model: o.Model, Domain: o.Domain, Cost: cost, Limits: o.Limits, Data: o.Data})
 		}
 	}
-	list := make([]LocalOption, 0, len(found))
-	for _, l := range found {
-		list = append(list, *l)
-	}
-	slices.SortFunc(list, func(a, b LocalOption) int { return cmp.Compare(a.Option.ID, b.Option.ID) })
+	slices.SortFunc(list, func(a, b chain.Option) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }
