@@ -241,7 +241,7 @@ func TestBeforeStart(t *testing.T) {
 func TestEnrolment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, newDisk(), parsed(t, declared))
-		i := r.invite(orchestrator.Invite{Grant: []string{"execute:*", "key:alpha"}})
+		i := r.invite(orchestrator.Invite{Grant: []member.Pattern{"execute:*", "key:alpha"}})
 		d := r.device("a", "key:alpha", "key:beta", "execute:llm.chat")
 		w, err := d.enrol(i)
 		if err != nil {
@@ -404,7 +404,7 @@ func TestSecondPeerID(t *testing.T) {
 func TestInvite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, newDisk(), parsed(t, declared))
-		for _, q := range []orchestrator.Invite{{Scope: "home"}, {Uses: -1}, {Uses: 1 << 20}, {TTL: time.Second}, {TTL: 1000 * 24 * time.Hour}, {Grant: []string{""}}, {Grant: []string{"a b"}}} {
+		for _, q := range []orchestrator.Invite{{Scope: "home"}, {Uses: -1}, {Uses: 1 << 20}, {TTL: time.Second}, {TTL: 1000 * 24 * time.Hour}, {Grant: []member.Pattern{""}}, {Grant: []member.Pattern{"a b"}}} {
 			if _, err := r.Invite(t.Context(), q); !errors.Is(err, orchestrator.ErrAsked) {
 				t.Errorf("%+v: %v", q, err)
 			}

@@ -164,10 +164,7 @@ func (h *Hub) recognise(from chain.PeerID, q *wire.Hello, d *fleet.Device, now t
 		if err := h.claim(from, q, now); err != nil {
 			return nil, false, err
 		}
-		d = &fleet.Device{Peer: from, ID: m.DeviceID, Name: m.Name, Scopes: m.Scopes, Serial: m.Serial, Issued: m.Issued, Expires: m.Expires, Enrolled: m.Issued}
-		for _, p := range m.Granted {
-			d.Granted = append(d.Granted, string(p))
-		}
+		d = &fleet.Device{Peer: from, ID: m.DeviceID, Name: m.Name, Scopes: m.Scopes, Granted: m.Granted, Serial: m.Serial, Issued: m.Issued, Expires: m.Expires, Enrolled: m.Issued}
 		h.serial = max(h.serial, m.Serial)
 	}
 	old := d.Name
@@ -197,11 +194,8 @@ func (h *Hub) issue(d *fleet.Device, now time.Time) ([]byte, error) {
 		}
 	}
 	h.serial = max(h.serial+1, uint64(max(now.UnixMilli(), 1)))
-	m := member.Membership{Mesh: h.cfg.Mesh, DeviceID: d.ID, Peer: d.Peer, Name: d.Name, Scopes: d.Scopes, Issued: issued,
+	m := member.Membership{Mesh: h.cfg.Mesh, DeviceID: d.ID, Peer: d.Peer, Name: d.Name, Scopes: d.Scopes, Granted: d.Granted, Issued: issued,
 		Expires: issued + chain.Instant(member.Lifetime/time.Millisecond), Serial: h.serial}
-	for _, p := range d.Granted {
-		m.Granted = append(m.Granted, member.Pattern(p))
-	}
 	envelope, err := member.Issue(h.cfg.Key, m)
 	if err != nil {
 		return nil, err

@@ -45,17 +45,17 @@ type Invite struct {
 	Scope chain.ScopeID
 	Uses  int
 	TTL   time.Duration
-	Grant []string // patterns of capabilities
+	Grant []member.Pattern
 }
 
 // Invited is a new invitation. Text is a secret: the hub keeps a hash of it only.
 type Invited struct {
-	Text     string        `json:"invitation"`
-	Scope    chain.ScopeID `json:"scope"`
-	Uses     int           `json:"uses"`
-	Expires  time.Time     `json:"expires"`
-	Grant    []string      `json:"grant"`
-	Warnings []string      `json:"warnings,omitempty"` // what would keep it from working as meant
+	Text     string           `json:"invitation"`
+	Scope    chain.ScopeID    `json:"scope"`
+	Uses     int              `json:"uses"`
+	Expires  time.Time        `json:"expires"`
+	Grant    []member.Pattern `json:"grant"`
+	Warnings []string         `json:"warnings,omitempty"` // what would keep it from working as meant
 }
 
 // Invite makes an invitation to a scope. Errors that wrap ErrAsked say what was wrong
@@ -71,7 +71,7 @@ func (h *Hub) Invite(ctx context.Context, q Invite) (Invited, error) {
 		q.TTL = member.DefaultTTL
 	}
 	if len(q.Grant) == 0 {
-		q.Grant = []string{string(member.Everything)}
+		q.Grant = []member.Pattern{member.Everything}
 	}
 	if err := q.check(); err != nil {
 		return Invited{}, err
@@ -100,7 +100,7 @@ func (q *Invite) check() error {
 		return wrong("at most 64 grants")
 	}
 	for _, g := range q.Grant {
-		if g == "" || len(g) > 128 || strings.ContainsFunc(g, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		if g == "" || len(g) > 128 || strings.ContainsFunc(string(g), func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 			return wrong("grant %q: want a capability or a pattern, such as execute:*", g)
 		}
 	}

@@ -73,11 +73,11 @@ func MeshID(files Files) (chain.MeshID, error) {
 
 // invitation is what is kept of one: the hash of its secret is its key.
 type invitation struct {
-	Scope   chain.ScopeID `cbor:"scope"`
-	Grant   []string      `cbor:"grant"`
-	Uses    int           `cbor:"uses"` // left
-	Made    chain.Instant `cbor:"made"`
-	Expires chain.Instant `cbor:"expires"`
+	Scope   chain.ScopeID    `cbor:"scope"`
+	Grant   []member.Pattern `cbor:"grant"`
+	Uses    int              `cbor:"uses"` // left
+	Made    chain.Instant    `cbor:"made"`
+	Expires chain.Instant    `cbor:"expires"`
 }
 
 // topic holds the keys of one scope's gossip topics.

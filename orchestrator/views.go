@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/orchestrator/fleet"
 	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
@@ -50,7 +51,7 @@ type DeviceView struct {
 	DeviceID     chain.DeviceID     `json:"device_id"`
 	Name         string             `json:"name"`
 	Scopes       []chain.ScopeID    `json:"scopes"`
-	Granted      []string           `json:"granted"`
+	Granted      []member.Pattern   `json:"granted"`
 	Capabilities []chain.Capability `json:"capabilities"` // declared and granted
 	Locals       []chain.OptionID   `json:"locals"`
 	State        string             `json:"state"` // online, offline, expired or revoked

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/orchestrator"
 )
 
@@ -117,10 +118,10 @@ func (p *Pages) operations(w http.ResponseWriter, r *http.Request) {
 
 func (p *Pages) invite(w http.ResponseWriter, r *http.Request) {
 	var q struct {
-		Scope chain.ScopeID `json:"scope"`
-		Uses  int           `json:"uses"`
-		TTL   string        `json:"ttl"` // "24h"
-		Grant []string      `json:"grant"`
+		Scope chain.ScopeID    `json:"scope"`
+		Uses  int              `json:"uses"`
+		TTL   string           `json:"ttl"` // "24h"
+		Grant []member.Pattern `json:"grant"`
 	}
 	if !read(w, r, &q) {
 		return

@@ -18,17 +18,17 @@ import (
 
 // Device is what the hub knows of one device. Its CBOR form is what is kept.
 type Device struct {
-	Peer     chain.PeerID    `cbor:"peer"`
-	ID       chain.DeviceID  `cbor:"id"`
-	Name     string          `cbor:"name"`
-	Scopes   []chain.ScopeID `cbor:"scopes"`
-	Granted  []string        `cbor:"granted"` // patterns of capabilities
-	Serial   uint64          `cbor:"serial"`  // of the newest membership
-	Issued   chain.Instant   `cbor:"issued"`  // of the newest membership
-	Expires  chain.Instant   `cbor:"expires"` // of the newest membership
-	Enrolled chain.Instant   `cbor:"enrolled"`
-	Invited  string          `cbor:"invited,omitempty"` // hash of the invitation it enrolled with
-	Revoked  chain.Instant   `cbor:"revoked,omitempty"` // 0: it is not
+	Peer     chain.PeerID     `cbor:"peer"`
+	ID       chain.DeviceID   `cbor:"id"`
+	Name     string           `cbor:"name"`
+	Scopes   []chain.ScopeID  `cbor:"scopes"`
+	Granted  []member.Pattern `cbor:"granted"`
+	Serial   uint64           `cbor:"serial"`  // of the newest membership
+	Issued   chain.Instant    `cbor:"issued"`  // of the newest membership
+	Expires  chain.Instant    `cbor:"expires"` // of the newest membership
+	Enrolled chain.Instant    `cbor:"enrolled"`
+	Invited  string           `cbor:"invited,omitempty"` // hash of the invitation it enrolled with
+	Revoked  chain.Instant    `cbor:"revoked,omitempty"` // 0: it is not
 
 	Version  string             `cbor:"version,omitempty"` // of its program
 	Declared []chain.Capability `cbor:"declared,omitempty"`
@@ -74,7 +74,7 @@ func (d *Device) Take(boot string, seq uint64) bool {
 
 // Allows reports whether the device may count capability c as its own.
 func (d *Device) Allows(c chain.Capability) bool {
-	return slices.ContainsFunc(d.Granted, func(p string) bool { return member.Pattern(p).Matches(c) })
+	return slices.ContainsFunc(d.Granted, func(p member.Pattern) bool { return p.Matches(c) })
 }
 
 // Has reports whether the device declared every one of all and was granted it.

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -51,7 +52,7 @@ func TestTakeDoesNotShare(t *testing.T) {
 }
 
 func inScope(peer chain.PeerID, granted string, declared ...chain.Capability) *Device {
-	return &Device{Peer: peer, ID: chain.DeviceID("id-" + peer), Name: string(peer), Scopes: []chain.ScopeID{chain.DefaultScope}, Granted: []string{granted},
+	return &Device{Peer: peer, ID: chain.DeviceID("id-" + peer), Name: string(peer), Scopes: []chain.ScopeID{chain.DefaultScope}, Granted: []member.Pattern{member.Pattern(granted)},
 		Declared: declared, Expires: 1000}
 }
 
@@ -171,7 +172,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestGrantedPatterns(t *testing.T) {
-	d := Device{Granted: []string{"execute:*", "key:alpha", "*:x"}}
+	d := Device{Granted: []member.Pattern{"execute:*", "key:alpha", "*:x"}}
 	for c, want := range map[chain.Capability]bool{"execute:llm.chat": true, "execute:": true, "execute": false, "key:alpha": true, "key:alphabet": false, "a:x": true, "a:xy": false} {
 		if d.Allows(c) != want {
 			t.Errorf("%s: %v", c, !want)
