@@ -23,7 +23,7 @@ type visitState struct {
 	failures   int
 	comeBack   time.Duration // the hub's wish, 0 as the rules say
 	newsDue    time.Time     // when gathered failures are reported; zero without any
-	under      bool          // a whole visit is under way
+	running    bool          // a whole visit is under way
 }
 
 // kick wakes the visitor.
@@ -46,7 +46,7 @@ func (d *Daemon) invalidated(slot chain.Slot) {
 // is worth a visit: the hub may have another mind, or another memory.
 func (d *Daemon) hubUp(up bool) {
 	d.mu.Lock()
-	own := d.visit.under // the visit's own connection
+	own := d.visit.running // the visit's own connection
 	d.mu.Unlock()
 	if up && !own {
 		d.visitSoon()
@@ -182,8 +182,8 @@ func (d *Daemon) nodeNow() Node {
 
 // fullVisit says hello, takes what the hub has, and leaves what it should know.
 func (d *Daemon) fullVisit(ctx context.Context) error {
-	d.setUnder(true)
-	defer d.setUnder(false)
+	d.setRunning(true)
+	defer d.setRunning(false)
 	welcome, err := d.greet(ctx, d.nodeNow())
 	if err != nil {
 		return err
@@ -202,9 +202,9 @@ func (d *Daemon) fullVisit(ctx context.Context) error {
 	return d.sendReports(ctx)
 }
 
-func (d *Daemon) setUnder(under bool) {
+func (d *Daemon) setRunning(running bool) {
 	d.mu.Lock()
-	d.visit.under = under
+	d.visit.running = running
 	d.mu.Unlock()
 }
 

@@ -68,11 +68,11 @@ func (t table) rests(now time.Time) []Rest {
 
 func restored(all []Rest, at chain.Instant, now time.Time) table {
 	t := table{}
-	for _, r := range all[:min(len(all), maxMarks)] {
+	for _, r := range all[:min(len(all), maxRests)] {
 		if r.Name == "" || len(r.Name) > chain.MaxNameBytes {
 			continue
 		}
-		k := &mark{failures: min(max(r.Failures, 0), 32), own: moment(r.Until, at, now), asked: moment(r.Asked, at, now), class: r.Class, tag: r.Tag}
+		k := &rest{failures: min(max(r.Failures, 0), 32), own: moment(r.Until, at, now), asked: moment(r.Asked, at, now), class: r.Class, tag: r.Tag}
 		if k.failures > 0 {
 			k.noted = now
 		}

@@ -27,13 +27,13 @@ func NewStanding(src rand.Source) *Standing {
 	return &Standing{rand: rand.New(src), options: table{}, peers: table{}, keys: table{}}
 }
 
-// maxMarks bounds each table. Beyond it the mark that ends first is given up.
-const maxMarks = 4096
+// maxRests bounds each table. Beyond it the rest that ends first is given up.
+const maxRests = 4096
 
-type table map[string]*mark
+type table map[string]*rest
 
-// mark is why something is left alone, and until when.
-type mark struct {
+// rest is why something is left alone, and until when.
+type rest struct {
 	failures int         // in a row, one for each step of the backoff
 	own      time.Time   // end of our own backoff
 	asked    time.Time   // end of what a Retry-After asked for
@@ -42,28 +42,28 @@ type mark struct {
 	tag      uint64      // of a key its generation, of an option its fingerprint
 }
 
-// memory is how long after its end a mark still counts failures: what fails
+// memory is how long after its end a rest still counts failures: what fails
 // again sooner goes on from where the backoff was, later it starts anew.
 const memory = 6 * time.Hour
 
-func (k *mark) until() time.Time {
+func (k *rest) until() time.Time {
 	if k.asked.After(k.own) {
 		return k.asked
 	}
 	return k.own
 }
 
-// at gives the mark of name for writing; one with another tag starts anew.
-func (t table) at(name string, tag uint64) *mark {
+// at gives the rest of name for writing; one with another tag starts anew.
+func (t table) at(name string, tag uint64) *rest {
 	k := t[name]
 	if k == nil {
-		if len(t) >= maxMarks {
+		if len(t) >= maxRests {
 			t.evict()
 		}
-		k = &mark{}
+		k = &rest{}
 		t[name] = k
 	} else if k.tag != tag {
-		*k = mark{}
+		*k = rest{}
 	}
 	k.tag = tag
 	return k
@@ -71,7 +71,7 @@ func (t table) at(name string, tag uint64) *mark {
 
 func (t table) evict() {
 	var first string
-	var least *mark
+	var least *rest
 	for name, k := range t {
 		if least == nil || k.until().Before(least.until()) {
 			first, least = name, k
@@ -83,7 +83,7 @@ func (t table) evict() {
 // raise counts one failure of an attempt that began at started. Attempts that
 // were under way together when something broke are one failure, not many.
 // It reports whether the failure counted.
-func (k *mark) raise(class chain.Class, started, now time.Time) bool {
+func (k *rest) raise(class chain.Class, started, now time.Time) bool {
 	k.class = class
 	if k.failures > 0 && started.Before(k.noted) {
 		return false
@@ -99,7 +99,7 @@ func (k *mark) raise(class chain.Class, started, now time.Time) bool {
 }
 
 // step is base doubled with each failure after the first, at most limit.
-func (k *mark) step(base, limit time.Duration) time.Duration {
+func (k *rest) step(base, limit time.Duration) time.Duration {
 	d := base
 	for i := 1; i < k.failures && d < limit; i++ {
 		d *= 2
@@ -107,7 +107,7 @@ func (k *mark) step(base, limit time.Duration) time.Duration {
 	return min(d, limit)
 }
 
-// failure is what a mark is made from.
+// failure is what a rest is made from.
 type failure struct {
 	class   chain.Class
 	retry   time.Duration
@@ -117,7 +117,7 @@ type failure struct {
 
 // cool leaves name alone: for as long as the upstream asked, or by our own
 // backoff. The later deadline wins.
-func (s *Standing) cool(k *mark, f failure, base, limit, longest time.Duration, now time.Time) {
+func (s *Standing) cool(k *rest, f failure, base, limit, longest time.Duration, now time.Time) {
 	if f.asked {
 		k.class = f.class
 		if until := now.Add(min(max(f.retry, 0), longest)); until.After(k.asked) {
@@ -232,7 +232,7 @@ func (t table) clear(name string) {
 		delete(t, name)
 		return
 	}
-	*k = mark{asked: k.asked, class: k.class, tag: k.tag}
+	*k = rest{asked: k.asked, class: k.class, tag: k.tag}
 }
 
 // AddressChanged is called when the device got another network address: it is

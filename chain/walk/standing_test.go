@@ -107,22 +107,22 @@ func TestAnotherServiceOfTheSameName(t *testing.T) {
 
 func TestBounded(t *testing.T) {
 	s := standing()
-	for i := range 3 * maxMarks {
+	for i := range 3 * maxRests {
 		f := failure{class: chain.Status, started: epoch}
 		s.coolOption(&chain.Option{ID: chain.OptionID(fmt.Sprint(i)), Kind: chain.Provider}, f, rules(), epoch.Add(time.Duration(i)*time.Hour))
 	}
-	if len(s.options) != maxMarks || s.options[fmt.Sprint(3*maxMarks-1)] == nil || s.options["0"] != nil {
+	if len(s.options) != maxRests || s.options[fmt.Sprint(3*maxRests-1)] == nil || s.options["0"] != nil {
 		t.Errorf("%d marks kept", len(s.options))
 	}
-	now := epoch.Add(3 * maxMarks * time.Hour)
+	now := epoch.Add(3 * maxRests * time.Hour)
 	if x := s.Snapshot(now); len(x.Options) > 8 || len(s.options) != len(x.Options) {
 		t.Errorf("%d marks in the snapshot, %d kept", len(x.Options), len(s.options))
 	}
-	many := Snapshot{At: chain.InstantOf(now), Keys: make([]Rest, 3*maxMarks)}
+	many := Snapshot{At: chain.InstantOf(now), Keys: make([]Rest, 3*maxRests)}
 	for i := range many.Keys {
 		many.Keys[i] = Rest{Name: fmt.Sprint(i), Until: chain.InstantOf(now) + 1}
 	}
-	if s.Restore(many, now); len(s.keys) != maxMarks || len(s.options) != 0 {
+	if s.Restore(many, now); len(s.keys) != maxRests || len(s.options) != 0 {
 		t.Errorf("%d marks restored", len(s.keys))
 	}
 }
