@@ -688,3 +688,28 @@ func TestNewRefusesAServiceWithoutAnAdapter(t *testing.T) {
 		t.Errorf("error %v: want the adapter that is not there", err)
 	}
 }
+
+// TestAModelWithALongNameDoesNotKeepTheDeviceOut: names of local models are
+// others' choice, some are whole paths; what cannot be declared is not.
+func TestAModelWithALongNameDoesNotKeepTheDeviceOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		long := strings.Repeat("x", 200)
+		p := &provider{fails: map[chain.OptionID]walk.Outcome{}}
+		b := assemble(t, p, func(c *daemon.Config) {
+			c.Chains, c.Marks, c.State = chains{m}, marks{m}, m
+			more := c.Locals[0]
+			more.Option.ID, more.Option.Model = "local/own/long", long
+			c.Locals = append(c.Locals, more)
+		})
+		b.memory, b.provider = m, p
+		b.hub.serve(options)
+		if err := b.Join(t.Context(), b.invitation()); err != nil { // the hub's double refuses what the wire does
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := b.hub.hellos[0].Capabilities; !slices.Contains(got, "model:m") || slices.Contains(got, chain.Capability("model:"+long)) {
+			t.Errorf("capabilities %v", got)
+		}
+	})
+}

@@ -348,6 +348,7 @@ func (d *Daemon) capabilities() []chain.Capability {
 	for _, name := range d.cfg.Keys.Names() {
 		set[chain.KeyCapability(name)] = true
 	}
+	maps.DeleteFunc(set, func(c chain.Capability, _ bool) bool { return !wire.Declarable(c) })
 	return slices.Sorted(maps.Keys(set))
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -8,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
 func write(t *testing.T, dir, text string) {
@@ -145,5 +149,20 @@ func TestDamagedFilesNameTheirRemedy(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// TestManyModelsOfThisMachine: however many a machine's servers have, the device
+// can still say what it offers.
+func TestManyModelsOfThisMachine(t *testing.T) {
+	d := &device{options: deviceOptions{dir: t.TempDir(), config: defaultDevice(0, "127.0.0.1")}}
+	for i := range 300 {
+		o := builtinOption()
+		o.Option.ID = chain.OptionID(fmt.Sprintf("local/found/m%d", i))
+		d.options.locals = append(d.options.locals, o)
+	}
+	locals, err := d.services()
+	if err != nil || len(locals) != wire.MaxLocals || locals[len(locals)-1].Option.ID != builtinOption().Option.ID {
+		t.Errorf("%d options, %v: want %d, the builtin among them", len(locals), err, wire.MaxLocals)
 	}
 }

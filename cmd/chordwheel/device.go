@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -210,11 +211,16 @@ func (d *device) services() ([]wire.LocalOption, error) {
 			locals = append(locals, localOptions(s)...)
 		}
 	}
-	locals = append(locals, d.options.locals...)
+	var inside []wire.LocalOption
 	if d.options.config.Builtin {
-		locals = append(locals, builtinOption())
+		inside = append(inside, builtinOption())
 	}
-	return locals, nil
+	room := wire.MaxLocals - len(locals) - len(inside)
+	if room < 0 {
+		return nil, usage("%s: adapters: %d models are too many, a device declares at most %d: leave some out", filepath.Join(d.options.dir, "config.yaml"), len(locals), wire.MaxLocals-len(inside))
+	}
+	found := d.options.locals[:min(room, len(d.options.locals))] // what nobody asked for yields
+	return slices.Concat(locals, found, inside), nil
 }
 
 // builtinOption offers the model inside the binary. Its quality is declared as

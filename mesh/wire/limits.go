@@ -55,6 +55,9 @@ const (
 	maxSequence     = 1 << 62
 )
 
+// MaxLocals is how many services of its own a device may declare.
+const MaxLocals = maxLocals
+
 // Times and durations outside these are refused: they come from a broken clock
 // or from somebody who looks for an overflow.
 var (

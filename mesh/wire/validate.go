@@ -87,6 +87,15 @@ func (c *check) capabilities(list []chain.Capability) {
 	}
 }
 
+// Declarable reports whether a message may carry the capability. What stands in
+// one may be a name that others chose, such as a model's; one that cannot be said
+// is left out, so that the rest can.
+func Declarable(capability chain.Capability) bool {
+	var c check
+	c.word("a capability", string(capability), maxCapability)
+	return c.err == nil
+}
+
 func (c *check) locals(list []LocalOption) {
 	c.size("local options", len(list), 0, maxLocals)
 	for i := 0; i < len(list) && c.err == nil; i++ {
