@@ -667,6 +667,28 @@ func TestADeviceWithoutANetworkPoisonsNothing(t *testing.T) {
 	})
 }
 
+// TestANewKeyIsToldAtOnce: options wait for it.
+func TestANewKeyIsToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := joined(t, options)
+		time.Sleep(time.Minute)
+		b.hub.take()
+		beta := "beta"
+		b.ring.more.Store(&beta)
+		time.Sleep(5 * time.Second)
+		b.hub.mu.Lock()
+		last := b.hub.hellos[len(b.hub.hellos)-1]
+		b.hub.mu.Unlock()
+		if _, _, calls := b.hub.take(); calls == 0 || !slices.Contains(last.Capabilities, chain.KeyCapability("beta")) {
+			t.Errorf("%d calls, capabilities %v", calls, last.Capabilities)
+		}
+		time.Sleep(time.Minute)
+		if _, _, calls := b.hub.take(); calls != 0 {
+			t.Errorf("%d more calls: once is enough", calls)
+		}
+	})
+}
+
 func TestModelsAreTheChatChainInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := joined(t, "alpha/small keys=alpha | peer | beta/small")
@@ -682,7 +704,7 @@ func TestModelsAreTheChatChainInOrder(t *testing.T) {
 
 func TestNewRefusesAServiceWithoutAnAdapter(t *testing.T) {
 	m := newMemory()
-	_, err := daemon.New(daemon.Config{Key: chaintest.Key(device), Chains: chains{m}, Marks: marks{m}, State: m, Keys: ring{}, Random: random(),
+	_, err := daemon.New(daemon.Config{Key: chaintest.Key(device), Chains: chains{m}, Marks: marks{m}, State: m, Keys: &ring{}, Random: random(),
 		Locals: []wire.LocalOption{{Option: chain.Option{ID: "local/x/y", Kind: chain.Local, Adapter: "telepathy"}}}})
 	if err == nil || !strings.Contains(err.Error(), "telepathy") {
 		t.Errorf("error %v: want the adapter that is not there", err)

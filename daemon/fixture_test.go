@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -278,14 +279,19 @@ func (m *memory) WriteChecked(name string, b []byte) error {
 	return nil
 }
 
-// ring holds one key, "alpha".
-type ring struct{}
+// ring holds one key, "alpha", and what a test adds.
+type ring struct{ more atomic.Pointer[string] }
 
 const alphaSecret chain.Secret = "sk-alpha"
 
-func (ring) Get(name string) (chain.Secret, bool) { return alphaSecret, name == "alpha" }
-func (ring) Names() []string                      { return []string{"alpha"} }
-func (ring) Generation(name string) uint64 {
+func (r *ring) Get(name string) (chain.Secret, bool) { return alphaSecret, name == "alpha" }
+func (r *ring) Names() []string {
+	if name := r.more.Load(); name != nil {
+		return []string{"alpha", *name}
+	}
+	return []string{"alpha"}
+}
+func (r *ring) Generation(name string) uint64 {
 	if name == "alpha" {
 		return 1
 	}
@@ -336,6 +342,7 @@ type bench struct {
 	*daemon.Daemon
 	t        *testing.T
 	hub      *hub
+	ring     *ring
 	memory   *memory
 	provider *provider
 }
@@ -377,9 +384,9 @@ func restarted(t *testing.T, b *bench) *bench {
 }
 
 func assemble(t *testing.T, behind adapter.Adapter, keep func(*daemon.Config)) *bench {
-	b := &bench{t: t, hub: &hub{t: t, policy: chaintest.NewHub(), peer: chaintest.PeerID(device)}}
+	b := &bench{t: t, ring: &ring{}, hub: &hub{t: t, policy: chaintest.NewHub(), peer: chaintest.PeerID(device)}}
 	cfg := daemon.Config{
-		Key: chaintest.Key(device), DeviceID: "d", Name: "a", Version: "test", Keys: ring{},
+		Key: chaintest.Key(device), DeviceID: "d", Name: "a", Version: "test", Keys: b.ring,
 		Adapters: map[string]adapter.Adapter{"openai": behind},
 		Locals: []wire.LocalOption{{Primitives: []chain.Primitive{chain.LLMChat},
 			Option: chain.Option{ID: "local/own/m", Kind: chain.Local, Adapter: "openai", Model: "m", Endpoint: "http://127.0.0.1:1/v1"}}},

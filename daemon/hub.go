@@ -75,4 +75,5 @@ const (
 	firstBackoff = time.Second      // after a failed visit, doubled with full jitter
 	longestWait  = 5 * time.Minute  // the most that backoff grows to
 	newsDelay    = 5 * time.Second  // failures are gathered this long and reported together
+	lookEvery    = 2 * time.Second  // between two looks at what this device can do
 )

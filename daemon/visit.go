@@ -68,18 +68,40 @@ func (d *Daemon) visitSoon() {
 func (d *Daemon) visits(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	told := d.capabilities()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		case <-d.kicked:
+		case <-look.C:
+			now := d.capabilities()
+			if slices.Equal(told, now) {
+				continue
+			}
+			told = now
+			d.changed()
 		}
 		if d.idle() {
 			continue
 		}
 		wait := d.turn(ctx)
 		timer.Reset(wait)
+	}
+}
+
+// changed tells hub and scopes at once that this device can do something else
+// now: a key was set, say, and options wait for it.
+func (d *Daemon) changed() {
+	d.mu.Lock()
+	joined, isJoined := d.joined, d.isJoined
+	d.mu.Unlock()
+	if isJoined {
+		d.gossip(d.nodeNow(), joined)
+		d.visitSoon()
 	}
 }
 
