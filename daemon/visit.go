@@ -154,7 +154,7 @@ func (d *Daemon) settle(err error) {
 	d.mu.Lock()
 	if err == nil {
 		if d.visit.failures > 0 {
-			d.cfg.Log.Info("the hub is back", "after_failures", d.visit.failures)
+			d.cfg.Log.Info("visits to the hub succeed again", "after_failures", d.visit.failures)
 		}
 		d.visit.last, d.visit.failures, d.visit.failure = now, 0, ""
 		if d.visit.comeBack > 0 {
@@ -164,7 +164,7 @@ func (d *Daemon) settle(err error) {
 		d.visit.failures++
 		d.visit.failure = strings.ReplaceAll(err.Error(), "\n", "; ")
 		if d.visit.failures == 1 { // one line for an outage, not one for each try
-			d.cfg.Log.Warn("the hub is out of reach; cached chains stay in force", "error", d.visit.failure)
+			d.cfg.Log.Warn("a visit to the hub failed; cached chains stay in force", "error", d.visit.failure)
 		}
 		longest := min(longestWait, firstBackoff<<min(d.visit.failures-1, 16))
 		wait = longest/10 + time.Duration(d.random.Int64N(int64(longest*9/10)))
