@@ -95,6 +95,9 @@ type Daemon struct {
 	ready  chan struct{}   // closed when the first chain is in force
 	once   sync.Once       // closes ready
 
+	visited   chan struct{} // closed after the first whole visit
+	visitOnce sync.Once     // closes visited
+
 	joining    sync.Mutex // one Join at a time
 	keeping    sync.Mutex // one change of joined at a time, its write included; taken before mu
 	mu         sync.Mutex // of all below
@@ -128,7 +131,7 @@ func New(cfg Config) (*Daemon, error) {
 		standing: walk.NewStanding(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64())),
 		reports:  report.New(bootID, rand.New(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64())), now),
 		kicked:   make(chan struct{}, 1),
-		random:   cfg.Random, joined: joined, isJoined: ok, node: alone{}, ready: make(chan struct{}),
+		random:   cfg.Random, joined: joined, isJoined: ok, node: alone{}, ready: make(chan struct{}), visited: make(chan struct{}),
 		wanted: map[chain.Slot]bool{}, extensions: map[chain.Slot]extension{},
 	}
 	for _, l := range cfg.Locals {
@@ -147,6 +150,10 @@ func New(cfg Config) (*Daemon, error) {
 }
 
 func (d *Daemon) markReady() { d.once.Do(func() { close(d.ready) }) }
+
+// Visited is closed when the first whole visit is over: what the hub has for this
+// device, or why it has nothing, is known then.
+func (d *Daemon) Visited() <-chan struct{} { return d.visited }
 
 // Served is closed once the device holds a chain: from then on it answers.
 func (d *Daemon) Served() <-chan struct{} { return d.ready }

@@ -48,6 +48,9 @@ func (d *Daemon) Status() control.Status {
 	if isJoined && !s.Hub.Reachable {
 		s.Problems = append(s.Problems, "the hub is out of reach; cached chains stay in force until they expire")
 	}
+	if held := d.cfg.Chains.Get(chain.Slot{Scope: d.scope(), Primitive: chain.LLMChat}); held != nil && visit.whyNone != "" {
+		s.Problems = append(s.Problems, "the hub offers no chain for chat any more; the last one stays in force until it expires: "+visit.whyNone)
+	}
 	if joined.Revoked {
 		s.Problems = append(s.Problems, "the membership was revoked")
 	}

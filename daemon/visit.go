@@ -24,6 +24,7 @@ type visitState struct {
 	comeBack   time.Duration // the hub's wish, 0 as the rules say
 	newsDue    time.Time     // when gathered failures are reported; zero without any
 	running    bool          // a whole visit is under way
+	whyNone    string        // why the hub offers no chain for chat; "" if it does, or was not asked
 }
 
 // kick wakes the visitor.
@@ -157,6 +158,7 @@ func (d *Daemon) settle(err error) {
 			d.cfg.Log.Info("visits to the hub succeed again", "after_failures", d.visit.failures)
 		}
 		d.visit.last, d.visit.failures, d.visit.failure = now, 0, ""
+		d.visitOnce.Do(func() { close(d.visited) })
 		if d.visit.comeBack > 0 {
 			wait = d.visit.comeBack
 		}
@@ -221,7 +223,33 @@ func (d *Daemon) fullVisit(ctx context.Context) error {
 	if err := d.fetchAll(ctx, changed); err != nil {
 		return err
 	}
+	d.askWhy(ctx, welcome)
 	return d.sendReports(ctx)
+}
+
+// askWhy learns why the hub offers no chain for chat, for whoever asks this
+// device. The refusal of a fetch says it.
+func (d *Daemon) askWhy(ctx context.Context, welcome wire.Welcome) {
+	slot, why := chain.Slot{Scope: d.scope(), Primitive: chain.LLMChat}, ""
+	if !slices.ContainsFunc(welcome.Chains, func(a wire.Available) bool { return a.Slot == slot }) {
+		_, err := within(ctx, d.nodeNow().Fetch, wire.Fetch{Slot: slot})
+		var no *spoke.Refusal
+		if errors.As(err, &no) {
+			why = no.Message
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if why != "" && d.visit.whyNone != why {
+		d.cfg.Log.Warn("the hub offers no chain for chat", "why", why)
+	}
+	d.visit.whyNone = why
+}
+
+func (d *Daemon) whyNone() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.visit.whyNone
 }
 
 func (d *Daemon) setRunning(running bool) {

@@ -54,7 +54,10 @@ func (d *Daemon) inForce(p chain.Primitive) (*chain.Chain, error) {
 	c := d.cfg.Chains.Get(slot)
 	switch {
 	case c == nil:
-		return nil, edge.Refuse(edge.NoChain, "there is no chain for %s yet; see: chordwheel status", slot)
+		if why := d.whyNone(); why != "" && p == chain.LLMChat {
+			return nil, edge.Refuse(edge.NoChain, "there is no chain: %s", why)
+		}
+		return nil, edge.Refuse(edge.NoChain, "there is no chain for %s; chordwheel chain explain says why on the hub's machine", slot)
 	case c.Expired(time.Now()):
 		return nil, edge.Refuse(edge.ChainExpired, "the chain for %s expired at %s and the hub is out of reach", slot, c.Head().Expires.Time().Format(time.RFC3339))
 	}
@@ -311,6 +314,23 @@ func (d *Daemon) takeExtension(c *chain.Chain) []chain.Option {
 	}
 	return d.extends(c, e)
 }
+
+// modelNames tells a caller what could have been asked for.
+func (d *Daemon) modelNames(c *chain.Chain) string {
+	names := []string{edge.Auto}
+	for _, o := range c.Options() {
+		if o.Kind != chain.Peer {
+			names = append(names, string(o.ID))
+		}
+	}
+	if len(names) > maxNamed {
+		names = append(names[:maxNamed], "…")
+	}
+	return strings.Join(names, ", ")
+}
+
+// maxNamed bounds how many models an error names.
+const maxNamed = 8
 
 // Models lists what a request may name: the options of the chat chain in order.
 func (d *Daemon) Models() edge.Models {

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"errors"
+	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,11 +189,24 @@ func (h *Hub) fetch(from chain.PeerID, f *wire.Fetch) (wire.FetchReply, error) {
 
 // whyNone says why nothing is published for a slot.
 func (h *Hub) whyNone(slot chain.Slot) string {
-	if _, ok := h.catalogue.Primitive(slot.Primitive); !ok {
+	in, _, ok := h.input(slot, time.Now())
+	if !ok {
 		return "the catalogue has no primitive " + string(slot.Primitive)
 	}
-	return "no option of " + slot.String() + " can be run by its devices: chain explain says why"
+	var why []string
+	for _, v := range resolve.Order(in).Why {
+		if v.Status == resolve.Out {
+			why = append(why, string(v.Option)+" ("+strings.Join(v.Reasons, ", ")+")")
+		}
+	}
+	if len(why) > maxReasons {
+		why = append(why[:maxReasons], "…")
+	}
+	return "nothing can run " + slot.String() + ": " + strings.Join(why, "; ")
 }
+
+// maxReasons bounds how many options a refusal names.
+const maxReasons = 4
 
 // protestCount is what one slot's protests came to since the start. Counts are
 // kept for the catalogue's primitives only: the names are the devices' to choose.

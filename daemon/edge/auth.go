@@ -44,7 +44,7 @@ func (k *keys) check(h http.Header) *Refusal {
 	}
 	got := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(got[:], k.key[:])|subtle.ConstantTimeCompare(got[:], k.next[:]) != 1 {
-		return Refuse(Unauthorized, "the key is wrong: the edge's key is ORCH_API_KEY")
+		return Refuse(Unauthorized, "the key is wrong: `chordwheel key` prints the right one, unless ORCH_API_KEY sets it")
 	}
 	return nil
 }
