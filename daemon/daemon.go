@@ -299,18 +299,6 @@ func (d *Daemon) enrol(ctx context.Context, joined *Joined, invitation member.In
 	return nil
 }
 
-// membership checks a membership that the hub sent for this device.
-func (d *Daemon) membership(trust chain.Trust, envelope []byte) (member.Membership, error) {
-	m, err := member.Verify(trust, envelope, time.Now())
-	if err != nil {
-		return m, err
-	}
-	if m.Peer != d.cfg.Key.PeerID() {
-		return m, member.ErrPeer
-	}
-	return m, nil
-}
-
 // jitter gives a duration between low and high.
 func (d *Daemon) jitter(low, high time.Duration) time.Duration {
 	d.mu.Lock()

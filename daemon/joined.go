@@ -73,15 +73,3 @@ func (j Joined) Save(s State) error {
 	}
 	return nil
 }
-
-func equalTopics(a, b []wire.TopicKey) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Scope != b[i].Scope || a[i].Until != b[i].Until || string(a[i].Key) != string(b[i].Key) {
-			return false
-		}
-	}
-	return true
-}
