@@ -22,6 +22,7 @@ help: ## list the verbs
 	@grep -hE '^[a-z0-9]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
 build: ## build bin/chordwheel
+	@[ -e $(BINARY) ] || echo "building; the first time takes a minute or two" >&2
 	@go build -trimpath -ldflags '$(LDFLAGS)' -o $(BINARY) ./cmd/chordwheel
 
 run: build ## build, then start a hub and a device here

@@ -14,15 +14,16 @@ import (
 func (a *app) catalog() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "catalog",
+		Aliases: []string{"catalogue"},
 		Short:   "Check a catalogue before it is put in force",
-		Example: "  chordwheel catalog check catalog.yaml",
-		Args:    cobra.NoArgs,
+		Example: "  chordwheel catalog check catalogue.yaml",
+		Args:    verb,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(&cobra.Command{
 		Use:     "check FILE",
 		Short:   "Name every fault of a catalogue, with its line and column",
-		Example: "  chordwheel catalog check catalog.yaml --json",
+		Example: "  chordwheel catalog check catalogue.yaml --json",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.catalogCheck(args[0]) },
 	})

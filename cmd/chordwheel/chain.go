@@ -28,7 +28,7 @@ func (a *app) chain() *cobra.Command {
 		Use:     "chain",
 		Short:   "Show, explain and verify chains",
 		Example: "  chordwheel chain show\n  chordwheel chain explain workspace:home llm.chat",
-		Args:    cobra.NoArgs,
+		Args:    verb,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(a.chainShow(), a.chainExplain(), a.chainVerify())

@@ -178,8 +178,16 @@ text; without it, standard input is read.`,
 	return c
 }
 
-// workInput takes JSON as it is and wraps anything else as a string.
+// workInput takes JSON as it is and anything else as text. A chat that names no
+// model leaves the choice to the chain.
 func workInput(text string) any {
+	var chat map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &chat) == nil && chat["messages"] != nil {
+		if chat["model"] == nil {
+			chat["model"] = json.RawMessage(`"auto"`)
+		}
+		return chat
+	}
 	if t := strings.TrimSpace(text); (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[") || strings.HasPrefix(t, `"`)) && json.Valid([]byte(t)) {
 		return json.RawMessage(t)
 	}

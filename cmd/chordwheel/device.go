@@ -60,6 +60,7 @@ type device struct {
 	id       chain.DeviceID
 	peer     chain.PeerID
 	upstream *openai.Adapter
+	ring     *keyring.Ring
 
 	edgeListener, adminListener, socket net.Listener
 	admin, control                      *http.Server
@@ -72,6 +73,15 @@ func (d *device) Status() control.Status {
 	s.DataDir = d.options.dir
 	s.Edge, s.Admin = d.edgeURL(), d.adminURL()
 	return s
+}
+
+// Keys tells which keys this process has, and from where.
+func (d *device) Keys() []control.Key {
+	var all []control.Key
+	for _, k := range d.ring.Names() {
+		all = append(all, control.Key{Name: k.Name, Source: string(k.Source)})
+	}
+	return all
 }
 
 func (d *device) edgeURL() string {
@@ -129,8 +139,7 @@ func openDevice(o deviceOptions) (d *device, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ring, err := openRing(o.dir, o.config, o.environ, o.log)
-	if err != nil {
+	if d.ring, err = openRing(o.dir, o.config, o.environ, o.log); err != nil {
 		return nil, err
 	}
 	locals, err := d.services()
@@ -140,7 +149,7 @@ func openDevice(o deviceOptions) (d *device, err error) {
 	d.upstream = openai.New(openai.Config{ConnectTimeout: o.config.ConnectWait, Log: o.log})
 	d.Daemon, err = daemon.New(daemon.Config{
 		Key: key, DeviceID: d.id, Name: o.config.Name, Version: version, Metered: o.config.Metered,
-		Chains: chains, Marks: marks, State: d.dir, Keys: keys{ring}, Adapters: map[string]adapter.Adapter{"openai": d.upstream, "builtin": builtin.Adapter{}},
+		Chains: chains, Marks: marks, State: d.dir, Keys: keys{d.ring}, Adapters: map[string]adapter.Adapter{"openai": d.upstream, "builtin": builtin.Adapter{}},
 		Locals: locals, Defaults: chain.Limits{FirstOutput: chain.MillisOf(o.config.FirstOutput), Idle: chain.MillisOf(time.Minute), Total: chain.MillisOf(o.config.Total)},
 		Connect: connector(key, o), Log: o.log, Random: newRandom(),
 	})

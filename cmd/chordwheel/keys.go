@@ -1,17 +1,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/store/datadir"
 	"github.com/chordwheel/chordwheel/store/keyring"
 )
@@ -24,43 +27,15 @@ func (a *app) keys() *cobra.Command {
 CHORDWHEEL_KEY_<NAME>, or in a file that only you can read. They never leave the
 device. A running daemon takes changes over by itself.`,
 		Example: "  chordwheel keys set groq < groq.key\n  chordwheel keys list",
-		Args:    cobra.NoArgs,
+		Args:    verb,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(
-		&cobra.Command{Use: "list", Short: "List the names of the keys, never their values", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
-			ring, err := a.ring()
-			if err != nil {
-				return err
-			}
-			names := ring.Names()
-			if err := ring.Problem(); err != nil { // the environment's keys work all the same
-				fmt.Fprintln(a.err, a.paint(yellow, "! "+err.Error()))
-			}
-			return a.print(map[string]any{"keys": names}, func(w io.Writer) {
-				var lines [][]string
-				for _, k := range names {
-					lines = append(lines, []string{k.Name, string(k.Source)})
-				}
-				a.rows(w, []string{"name", "kept in"}, lines)
-				if len(lines) == 0 {
-					fmt.Fprintln(w, "there are no keys; set one with: chordwheel keys set NAME")
-				}
-			})
+		&cobra.Command{Use: "list", Short: "List the names of the keys, never their values", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+			return a.keysList(c.Context())
 		}},
-		&cobra.Command{Use: "set NAME", Short: "Set a key from standard input", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
-			ring, err := a.ring()
-			if err != nil {
-				return err
-			}
-			if err := keyring.CheckName(args[0]); err != nil {
-				return usage("%w", err)
-			}
-			secret, err := a.secret("key " + args[0])
-			if err != nil {
-				return err
-			}
-			return ring.Set(args[0], secret)
+		&cobra.Command{Use: "set NAME", Short: "Set a key from standard input", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
+			return a.keysSet(c.Context(), args[0])
 		}},
 		&cobra.Command{Use: "rm NAME", Short: "Forget a key", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
 			ring, err := a.ring()
@@ -71,6 +46,68 @@ device. A running daemon takes changes over by itself.`,
 		}},
 	)
 	return c
+}
+
+// keysList shows the keys of the running device, whose environment counts;
+// without one, those of the ring.
+func (a *app) keysList(ctx context.Context) error {
+	ring, err := a.ring()
+	if err != nil {
+		return err
+	}
+	if err := ring.Problem(); err != nil { // the environment's keys work all the same
+		fmt.Fprintln(a.err, a.paint(yellow, "! "+err.Error()))
+	}
+	all, err := a.runningKeys(ctx)
+	if err != nil {
+		all = []control.Key{}
+		for _, k := range ring.Names() {
+			all = append(all, control.Key{Name: k.Name, Source: string(k.Source)})
+		}
+	}
+	return a.print(map[string][]control.Key{"keys": all}, func(w io.Writer) {
+		var lines [][]string
+		for _, k := range all {
+			lines = append(lines, []string{k.Name, k.Source})
+		}
+		a.rows(w, []string{"name", "kept in"}, lines)
+		if len(lines) == 0 {
+			fmt.Fprintln(w, "there are no keys; set one with: chordwheel keys set NAME")
+		}
+	})
+}
+
+// runningKeys gives the keys of the running device.
+func (a *app) runningKeys(ctx context.Context) ([]control.Key, error) {
+	n, err := a.device(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Keys []control.Key `json:"keys"`
+	}
+	return answer.Keys, n.get(ctx, "/api/v1/keys", &answer)
+}
+
+func (a *app) keysSet(ctx context.Context, name string) error {
+	ring, err := a.ring()
+	if err != nil {
+		return err
+	}
+	if err := keyring.CheckName(name); err != nil {
+		return usage("%w", err)
+	}
+	secret, err := a.secret("key " + name)
+	if err != nil {
+		return err
+	}
+	if err := ring.Set(name, secret); err != nil {
+		return err
+	}
+	if running, err := a.runningKeys(ctx); err == nil && slices.Contains(running, control.Key{Name: name, Source: string(keyring.Environment)}) {
+		fmt.Fprintln(a.err, a.paint(yellow, "! the running device has this key in its environment too, and that one counts until it is started without it"))
+	}
+	return a.print(map[string]string{"stored": name}, func(w io.Writer) { fmt.Fprintf(w, "key %s is stored\n", name) })
 }
 
 // ring opens the key ring of the device that the command means. It needs no

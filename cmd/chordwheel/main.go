@@ -104,7 +104,7 @@ Start here:
   chordwheel chat "what can you do?"  ask through the edge`,
 		SilenceUsage: true, SilenceErrors: true,
 		Version: version,
-		Args:    cobra.NoArgs,
+		Args:    verb,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.PersistentFlags().StringVar(&a.dir, "dir", a.getenv("CHORDWHEEL_DIR"), "data `DIR` of the node (default: a folder of its own below the user's data directory)")
@@ -117,6 +117,17 @@ Start here:
 		a.versionCommand(), a.checkStore())
 	strictArgs(root)
 	return root
+}
+
+// verb refuses an unknown verb below c, with those that look like it.
+func verb(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+		return fmt.Errorf("unknown command %q for %q; did you mean %s?", args[0], c.CommandPath(), strings.Join(like, " or "))
+	}
+	return fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
 }
 
 // strictArgs gives wrong arguments of any command the exit code of wrong use.

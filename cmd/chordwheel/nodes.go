@@ -101,7 +101,7 @@ func (a *app) orchestrator() *cobra.Command {
 		Short: "Run the hub of a mesh",
 		Long: `Run the hub: it holds the policy of a mesh, signs chains and takes reports in. It
 is never in the path of a request. Devices join it with: chordwheel invite`,
-		Example: "  chordwheel orchestrator --catalog catalog.yaml\n  chordwheel orchestrator --listen /ip4/0.0.0.0/tcp/7411",
+		Example: "  chordwheel orchestrator --catalog catalogue.yaml\n  chordwheel orchestrator --listen /ip4/0.0.0.0/tcp/7411",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			dir, err := a.dataDir("hub")

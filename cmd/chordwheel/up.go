@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -60,7 +61,7 @@ func (a *app) up() *cobra.Command {
 		Long: `Run a hub and devices in one process, ready in a moment, with nothing to
 configure. Without a catalogue the work goes to model servers found on this
 machine, and to the small model that is built in. Stop with Ctrl-C.`,
-		Example: "  chordwheel up\n  chordwheel up --devices 3 --catalog catalog.yaml\n  chordwheel up --lan",
+		Example: "  chordwheel up\n  chordwheel up --devices 3 --catalog catalogue.yaml\n  chordwheel up --lan",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if n < 1 || n > maxDevices {
@@ -98,6 +99,7 @@ type upRun struct {
 	began              time.Time
 	hub                *hub
 	devices            []*device
+	found              []wire.LocalOption // model servers on this machine
 }
 
 func (u *upRun) start(ctx context.Context, n int) error {
@@ -110,7 +112,8 @@ func (u *upRun) start(ctx context.Context, n int) error {
 		<-found
 		return err
 	}
-	locals := <-found
+	u.found = <-found
+	locals := u.found
 	for i := range n {
 		d, err := u.openDevice(i, locals)
 		if err != nil {
@@ -177,7 +180,7 @@ func (u *upRun) openDevice(i int, locals []wire.LocalOption) (*device, error) {
 }
 
 // startDevice brings a device to life, enrols it the first time, and waits for
-// its first chain.
+// its first chain or the reason why there is none.
 func (u *upRun) startDevice(ctx context.Context, d *device) error {
 	if err := d.start(ctx); err != nil {
 		return err
@@ -193,8 +196,8 @@ func (u *upRun) startDevice(ctx context.Context, d *device) error {
 	}
 	select {
 	case <-d.Served():
+	case <-d.Visited(): // the hub has nothing for it, and said why
 	case <-time.After(readyWait):
-		d.log.Warn("there is no chain yet; the edge answers 503 until there is")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -215,13 +218,36 @@ func (u *upRun) announce() error {
 		return oneLineJSON(u.out, all)
 	}
 	w := u.out
-	fmt.Fprintf(w, "\n%s in %.2f s\n\n", u.paint(green, "chordwheel is ready"), time.Since(u.began).Seconds())
+	state := u.paint(green, "chordwheel is ready")
+	for _, d := range u.devices {
+		if d.Ready() != nil {
+			state = u.paint(yellow, "chordwheel runs, but is not ready")
+		}
+	}
+	fmt.Fprintf(w, "\n%s in %.2f s\n\n", state, time.Since(u.began).Seconds())
 	fmt.Fprintf(w, "  dashboard  %s\n", all.Hub.URL)
 	for _, d := range all.Devices {
 		fmt.Fprintf(w, "  device %-3s %s   key %s\n", d.Name, d.Edge, d.Key)
 	}
-	fmt.Fprintf(w, "\nAsk something, in another terminal:\n\n  chordwheel chat \"what can you do?\"\n\nor with any OpenAI client: base URL %s, model auto.\nStop with Ctrl-C.\n\n", all.Devices[0].Edge)
+	for _, l := range u.found {
+		fmt.Fprintf(w, "  found      %s\n", l.Option.ID)
+	}
+	for _, d := range u.devices {
+		for _, problem := range d.Status().Problems {
+			fmt.Fprintf(w, "\n%s\n", u.paint(yellow, "! "+d.options.config.Name+": "+problem))
+		}
+	}
+	fmt.Fprintf(w, "\nAsk something, in another terminal:\n\n  %s chat \"what can you do?\"\n\nor with any OpenAI client: base URL %s, model auto.\nStop with Ctrl-C.\n\n", u.self(), all.Devices[0].Edge)
 	return nil
+}
+
+// self is how this program is started from where the user is: by its name where
+// that finds it, else as it was started.
+func (a *app) self() string {
+	if found, err := exec.LookPath("chordwheel"); err == nil && found != "" {
+		return "chordwheel"
+	}
+	return os.Args[0]
 }
 
 // oneLineJSON writes v on one line, for programs that wait for it.

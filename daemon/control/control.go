@@ -22,6 +22,13 @@ type Device interface {
 	Status() Status
 	Chain(slot chain.Slot) (ChainView, error)    // ErrNotFound if the device holds none
 	Join(ctx context.Context, text string) error // an invitation; errors are for people
+	Keys() []Key                                 // sorted by name
+}
+
+// Key is what may be told about a provider key.
+type Key struct {
+	Name   string `json:"name"`
+	Source string `json:"source"` // environment, system or file
 }
 
 // ErrNotFound is returned for a chain that the device does not hold.
@@ -147,6 +154,9 @@ func Socket(d Device, edge http.Handler, log *slog.Logger) http.Handler {
 			return
 		}
 		answer(w, d.Status())
+	})
+	mux.HandleFunc("GET /api/v1/keys", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string][]Key{"keys": append([]Key{}, d.Keys()...)})
 	})
 	mux.Handle("/v1/", edge)
 	mux.Handle("/api/v1/work/", edge)
