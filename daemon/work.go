@@ -78,7 +78,7 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 	if direct {
 		if options = named(options, w.Model); len(options) == 0 {
 			d.counts.failed.Add(1)
-			return walk.Result{}, edge.Refuse(edge.ModelNotFound, "no option of %s is called %q; GET /v1/models lists what may be asked for", c.Slot(), chain.Clip(w.Model))
+			return walk.Result{}, edge.Refuse(edge.ModelNotFound, "no model is called %q; there are %s", chain.Clip(w.Model), d.modelNames(c))
 		}
 	}
 	r := &run{daemon: d, chain: c, work: w, request: adapter.Request{ID: w.ID, Primitive: w.Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}

@@ -134,7 +134,7 @@ func (h *Hub) claim(from chain.PeerID, q *wire.Hello, now time.Time) error {
 		}
 	}
 	h.log.Warn("a device ID came under a second peer ID", "device_id", string(q.DeviceID), "peer", string(from), "holder", string(c.Holder))
-	return spoke.Refuse(spoke.CodeConflict, "device ID %s is known under another peer ID: the owner must approve %s", q.DeviceID, from)
+	return spoke.Refuse(spoke.CodeConflict, "device ID %s is known under another peer ID: the owner must approve %s; a second device on one machine needs an ID of its own, in a file that CHORDWHEEL_DEVICE_ID_FILE names", q.DeviceID, from)
 }
 
 // recognise lets a member in, and decides whether its membership is renewed.

@@ -79,6 +79,7 @@ type Hub struct {
 	looked       map[chain.Slot]time.Time // when news of a slot were last looked at
 	started      time.Time
 	reloaded     time.Time
+	unread       string            // what was wrong with the catalogue that was refused last; "" once one was taken
 	refused      map[string]uint64 // refusals by code
 	alarms       []Alarm
 	agents       map[chain.OptionID]string // derived DIDs
@@ -218,8 +219,18 @@ func (h *Hub) PeerID() chain.PeerID { return h.trust.Orchestrator }
 func (h *Hub) Reload(ctx context.Context, c catalog.Catalog) error {
 	_, err := ask(ctx, h, func() (struct{}, error) {
 		h.catalogue = c
-		h.reloaded = time.Now()
+		h.reloaded, h.unread = time.Now(), ""
 		return struct{}{}, h.resolveAll()
+	})
+	return err
+}
+
+// CatalogueRefused notes that the owner saved a catalogue with faults, so that
+// whoever looks at the hub sees why it is not in force. why is for people.
+func (h *Hub) CatalogueRefused(ctx context.Context, why string) error {
+	_, err := ask(ctx, h, func() (struct{}, error) {
+		h.unread = why
+		return struct{}{}, nil
 	})
 	return err
 }

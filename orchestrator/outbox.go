@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -132,7 +133,7 @@ func (o *outbox) within(ctx context.Context, f func(context.Context)) {
 
 // said notes a failure; nothing is lost by it, for devices fetch at their next visit.
 func (o *outbox) said(what string, err error) {
-	if err != nil {
+	if err != nil && !errors.Is(err, chain.ErrRollback) { // that number was said before
 		o.log.Warn("gossip failed; devices learn of it at their next visit", "what", what, "error", err)
 	}
 }

@@ -39,6 +39,7 @@ type Status struct {
 // CatalogueView counts what is declared.
 type CatalogueView struct {
 	Loaded     time.Time `json:"loaded"`
+	Refused    string    `json:"refused,omitempty"` // faults of a later one, which is not in force
 	Providers  int       `json:"providers"`
 	Models     int       `json:"models"`
 	Primitives int       `json:"primitives"`
@@ -173,7 +174,7 @@ func (h *Hub) status(addrs []string) Status {
 	_, bodies := h.press.Counts()
 	s := Status{
 		Kind: "hub", Version: h.cfg.Version, Name: h.cfg.Name, Mesh: h.cfg.Mesh, PeerID: h.PeerID(), Addresses: addrs, Started: h.started.UTC(),
-		Catalogue: CatalogueView{Loaded: h.reloaded.UTC(), Providers: len(h.catalogue.Providers), Primitives: len(h.catalogue.Primitives),
+		Catalogue: CatalogueView{Loaded: h.reloaded.UTC(), Refused: h.unread, Providers: len(h.catalogue.Providers), Primitives: len(h.catalogue.Primitives),
 			Workspaces: len(h.catalogue.Workspaces)},
 		Devices: []DeviceView{}, Conflicts: []ConflictView{}, Chains: h.summaries(), Bodies: bodies, Invitations: len(h.invitations),
 		Learned: h.book.Len(), Refused: map[string]uint64{}, Alarms: append([]Alarm{}, h.alarms...),

@@ -113,7 +113,7 @@ func (a *app) writeChain(w io.Writer, v control.ChainView, now time.Time) {
 				can = a.paint(yellow, string(o.Why))
 			}
 			if o.Until != nil {
-				can += ", until " + ago(*o.Until, now)
+				can += " for " + span(o.Until.Sub(now))
 			}
 		}
 		lines = append(lines, []string{strconv.Itoa(i + 1), string(o.ID), string(o.Kind), estimate(o.Cost), can})

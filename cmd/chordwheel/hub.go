@@ -126,7 +126,11 @@ func (h *hub) start(ctx context.Context) (err error) {
 			return err
 		}
 		h.serve("catalogue", func() error {
-			return watchCatalog(run, file, h.content, func(c catalog.Catalog) error { return h.Reload(run, c) }, h.log)
+			return watchCatalog(run, file, h.content, func(c catalog.Catalog) error { return h.Reload(run, c) }, func(why string) {
+				if err := h.CatalogueRefused(run, why); err != nil {
+					h.log.Warn("the refused catalogue is not shown", "error", err)
+				}
+			}, h.log)
 		})
 	}
 	return nil

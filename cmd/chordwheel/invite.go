@@ -34,6 +34,9 @@ hours unless told otherwise.`,
 			if _, err := chain.ParseScope(scope); err != nil {
 				return usage("%w", err)
 			}
+			if uses < 1 {
+				return usage("--uses must be 1 or more, is %d", uses)
+			}
 			n, err := a.hubNode(c.Context())
 			if err != nil {
 				return err

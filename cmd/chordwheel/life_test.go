@@ -105,6 +105,9 @@ func TestAnEditOfTheCatalogueIsInForceWithoutARestart(t *testing.T) {
 		log := w.hub.log.String()
 		return strings.Contains(log, "catalog.yaml:5:") && strings.Contains(log, "catalog.yaml:8:")
 	})
+	if out := good(t, "status", "--dir", w.hubDir); !strings.Contains(out, "not in force") || !strings.Contains(out, "catalog.yaml:5:") {
+		t.Errorf("the hub's status does not show the refused catalogue: %s", out)
+	}
 	w.wantAnswer("beta")
 	if sequence(t, w.deviceDir) != before {
 		t.Error("a catalogue with faults changed the chain")

@@ -80,6 +80,9 @@ func reach(ctx context.Context, what string, dirs []string) (*node, error) {
 			c.Close()
 			return n, nil
 		}
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, refused("the %s in %s belongs to another user", what, dir)
+		}
 	}
 	return nil, unreachable("no %s is running (looked in %s); start one with: chordwheel up, or name its data directory with --dir", what, strings.Join(dirs, ", "))
 }

@@ -42,7 +42,7 @@ func (a *app) writeStatus(w io.Writer, s control.Status, now time.Time) {
 	if !s.Ready {
 		state = a.paint(yellow, "not ready")
 	}
-	fmt.Fprintf(w, "%s  %s  chordwheel %s, up since %s\n\n", s.Name, state, s.Version, ago(s.Started, now))
+	fmt.Fprintf(w, "%s  %s  chordwheel %s, up for %s\n\n", s.Name, state, s.Version, span(now.Sub(s.Started)))
 	for _, p := range s.Problems {
 		fmt.Fprintln(w, a.paint(yellow, "! "+p))
 	}
@@ -121,12 +121,15 @@ func (a *app) hubStatus(ctx context.Context, n *node) error {
 	}
 	now := time.Now()
 	return a.print(s, func(w io.Writer) {
-		fmt.Fprintf(w, "hub of mesh %s  chordwheel %s, up since %s\n\n", s.Mesh, s.Version, ago(s.Started, now))
+		fmt.Fprintf(w, "hub of mesh %s  chordwheel %s, up for %s\n\n", s.Mesh, s.Version, span(now.Sub(s.Started)))
 		fmt.Fprintf(w, "  peer ID    %s\n", s.PeerID)
 		for _, address := range s.Addresses {
 			fmt.Fprintf(w, "  listens    %s\n", address)
 		}
 		fmt.Fprintf(w, "  catalogue  %s, %s, loaded %s\n\n", count(s.Catalogue.Providers, "provider"), count(s.Catalogue.Models, "model"), ago(s.Catalogue.Loaded, now))
+		if why := s.Catalogue.Refused; why != "" {
+			fmt.Fprintln(w, a.paint(yellow, "! the catalogue that was saved last is not in force: "+why)+"\n")
+		}
 		var devices [][]string
 		for _, d := range s.Devices {
 			state := a.paint(green, d.State)

@@ -51,7 +51,7 @@ func readCatalog(file string) (catalog.Catalog, []byte, error) {
 // ends. An edit with a fault is logged with its places and changes nothing.
 // Editors replace files and mounted ones are links, so the folder is watched, and
 // the file is looked at whatever happened in it, and glanced at besides.
-func watchCatalog(ctx context.Context, file string, last []byte, reload func(catalog.Catalog) error, log *slog.Logger) error {
+func watchCatalog(ctx context.Context, file string, last []byte, reload func(catalog.Catalog) error, refused func(why string), log *slog.Logger) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch the catalogue: %w", err)
@@ -86,7 +86,7 @@ func watchCatalog(ctx context.Context, file string, last []byte, reload func(cat
 				settled.Reset(quiet)
 			}
 		case <-settled.C:
-			last = lookAgain(file, last, reload, log)
+			last = lookAgain(file, last, reload, refused, log)
 		}
 	}
 }
@@ -101,8 +101,8 @@ func sameState(a, b fs.FileInfo) bool {
 }
 
 // lookAgain reads file, puts it in force if it changed, and returns what was
-// read last.
-func lookAgain(file string, last []byte, reload func(catalog.Catalog) error, log *slog.Logger) []byte {
+// read last. refused is told what is wrong with a new content that cannot be.
+func lookAgain(file string, last []byte, reload func(catalog.Catalog) error, refused func(why string), log *slog.Logger) []byte {
 	c, b, err := readCatalog(file)
 	if b == nil && err != nil { // a fault of the file, not of its text
 		b = []byte(err.Error())
@@ -114,9 +114,12 @@ func lookAgain(file string, last []byte, reload func(catalog.Catalog) error, log
 		err = reload(c)
 	}
 	if err != nil {
+		var faults []string
 		for line := range strings.Lines(err.Error()) {
+			faults = append(faults, strings.TrimSpace(line))
 			log.Error("the catalogue was not taken over; the one before stays in force", "error", strings.TrimSpace(line))
 		}
+		refused(strings.Join(faults, "; "))
 		return b
 	}
 	log.Info("catalogue in force", "file", file, "providers", len(c.Providers), "primitives", len(c.Primitives))

@@ -89,7 +89,7 @@ primitives: [{name: llm.chat, default: [NAME/m]}]
 			log := slog.New(slog.NewTextHandler(complaints, &slog.HandlerOptions{Level: slog.LevelError}))
 			ctx, stop := context.WithCancel(t.Context())
 			go func() {
-				ended <- watchCatalog(ctx, file, first, func(c catalog.Catalog) error { taken <- c.Providers[0].Name; return nil }, log)
+				ended <- watchCatalog(ctx, file, first, func(c catalog.Catalog) error { taken <- c.Providers[0].Name; return nil }, func(string) {}, log)
 			}()
 			write(t, file, "before")
 			if got := <-taken; got != "before" {

@@ -17,8 +17,9 @@ import (
 
 // Problem is one fault of a catalogue.
 type Problem struct {
-	Line, Column int // from 1
-	Message      string
+	Line    int    `json:"line"`   // from 1
+	Column  int    `json:"column"` // from 1
+	Message string `json:"message"`
 }
 
 // Invalid is the error of [Parse]: every fault that was found, in the order of

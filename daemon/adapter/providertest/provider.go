@@ -76,11 +76,13 @@ func New(t testing.TB, script ...Play) *Provider {
 	return p
 }
 
-// Refusing gives a provider that nobody listens for.
+// Refusing gives a provider that nobody listens for, on a port that nobody else
+// gets while the test runs.
 func Refusing(t testing.TB) *Provider {
 	t.Helper()
 	p := New(t)
 	p.Close()
+	p.addr = deafAddress(t)
 	return p
 }
 
