@@ -341,6 +341,11 @@ func (d *device) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
 	var errs []error
+	if d.Daemon != nil {
+		if n := d.Daemon.Status().Requests.InFlight; n > 0 {
+			d.log.Info("finishing what is in work; a second Ctrl-C stops at once", "requests", n, "at_most", drain)
+		}
+	}
 	if d.edge != nil && d.edgeListener != nil {
 		errs = append(errs, d.edge.Shutdown(ctx))
 	}
