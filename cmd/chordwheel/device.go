@@ -298,7 +298,7 @@ func (d *device) start(ctx context.Context) (err error) {
 		return err
 	}
 	d.admin = httpServer(control.Admin(d, d.edge.Guard), d.log)
-	d.control = httpServer(control.Socket(d, authenticated(d.edge, d.key), d.log), d.log)
+	d.control = httpServer(control.Socket(d, authenticated(d.edge, d.key)), d.log)
 	d.serve("edge", func() error { return d.edge.Serve(d.edgeListener) })
 	d.serve("admin page", func() error { return d.admin.Serve(d.adminListener) })
 	d.serve("control socket", func() error { return d.control.Serve(d.socket) })

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -137,7 +136,7 @@ const maxRequest = 64 << 10
 
 // Socket serves the local socket: who can open it owns the device. edge is the
 // device's edge, already authenticated.
-func Socket(d Device, edge http.Handler, log *slog.Logger) http.Handler {
+func Socket(d Device, edge http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	reads(mux, d)
 	mux.HandleFunc("POST /api/v1/join", func(w http.ResponseWriter, r *http.Request) {
@@ -149,7 +148,6 @@ func Socket(d Device, edge http.Handler, log *slog.Logger) http.Handler {
 			return
 		}
 		if err := d.Join(r.Context(), request.Invitation); err != nil {
-			log.Warn("join failed", "error", err)
 			fail(w, statusOf(err), err.Error())
 			return
 		}

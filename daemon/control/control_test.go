@@ -1,0 +1,129 @@
+package control_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/control"
+)
+
+// device answers as the test says.
+type device struct {
+	status control.Status
+	joined string
+	refuse error
+}
+
+func (d *device) Status() control.Status { return d.status }
+func (d *device) Keys() []control.Key    { return []control.Key{{Name: "groq", Source: "file"}} }
+func (d *device) Chain(slot chain.Slot) (control.ChainView, error) {
+	if slot.Primitive != chain.LLMChat {
+		return control.ChainView{}, fmt.Errorf("%w: %s", control.ErrNotFound, slot)
+	}
+	return control.ChainView{Source: "device", Head: chain.Head{Scope: slot.Scope, Primitive: slot.Primitive, Seq: 7}}, nil
+}
+
+func (d *device) Join(_ context.Context, text string) error {
+	d.joined = text
+	return d.refuse
+}
+
+var edge = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "edge ", r.URL.Path) })
+
+func ask(t *testing.T, h http.Handler, method, path, body string) (int, string) {
+	t.Helper()
+	r := httptest.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	b, err := io.ReadAll(w.Result().Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.Code, string(b)
+}
+
+func TestTheSocketAnswersItsOwner(t *testing.T) {
+	d := &device{status: control.Status{Kind: "device", Name: "laptop"}}
+	h := control.Socket(d, edge)
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{"GET", "/api/v1/status", "", 200, `"name":"laptop"`},
+		{"GET", "/api/v1/chain?scope=workspace:home&primitive=llm.chat", "", 200, `"seq":7`},
+		{"GET", "/api/v1/chain?scope=workspace:home&primitive=embed.text", "", 404, "holds no such chain"},
+		{"GET", "/api/v1/keys", "", 200, `"name":"groq","source":"file"`},
+		{"POST", "/api/v1/join", `{"invitation":"chordwheel1:x"}`, 200, `"name":"laptop"`},
+		{"POST", "/api/v1/join", `not JSON`, 400, "not the JSON of a join"},
+		{"GET", "/v1/models", "", 200, "edge /v1/models"},
+		{"POST", "/api/v1/work/llm.chat", `{}`, 200, "edge /api/v1/work/llm.chat"},
+		{"GET", "/readyz", "", 200, "edge /readyz"},
+		{"GET", "/api/v1/join", "", 405, ""},
+	} {
+		status, body := ask(t, h, c.method, c.path, c.body)
+		if status != c.status || !strings.Contains(body, c.says) {
+			t.Errorf("%s %s: %d %s, want %d and %q", c.method, c.path, status, body, c.status, c.says)
+		}
+	}
+	if d.joined != "chordwheel1:x" {
+		t.Errorf("joined with %q", d.joined)
+	}
+}
+
+func TestARefusedJoinIsToldFromOneThatReachedNobody(t *testing.T) {
+	for status, err := range map[int]error{403: fmt.Errorf("%w: used up", control.ErrRefused), 502: errors.New("nobody answers")} {
+		h := control.Socket(&device{refuse: err}, edge)
+		got, body := ask(t, h, "POST", "/api/v1/join", `{"invitation":"x"}`)
+		var answer struct {
+			Error struct {
+				Message string `json:"message"`
+			} `json:"error"`
+		}
+		if json.Unmarshal([]byte(body), &answer) != nil || got != status || answer.Error.Message != err.Error() {
+			t.Errorf("%v: %d %s, want %d and the reason", err, got, body, status)
+		}
+	}
+}
+
+// TestTheAdminListenerChangesNothing: it serves reads and the page, behind the
+// guard that it was given.
+func TestTheAdminListenerChangesNothing(t *testing.T) {
+	until := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	d := &device{status: control.Status{Name: `<script>alert(1)</script>`, Problems: []string{"the hub is out of reach"},
+		Chains:  []control.ChainSummary{{Scope: "workspace:home", Primitive: "llm.chat", Seq: 7, Expires: until}},
+		Resting: []control.Resting{{Option: "alpha/small", Why: chain.Status, Until: until}}}}
+	guarded := 0
+	h := control.Admin(d, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded++; next.ServeHTTP(w, r) })
+	})
+	status, page := ask(t, h, "GET", "/", "")
+	if status != 200 || strings.Contains(page, "<script>alert") {
+		t.Errorf("%d; a device's name is not markup", status)
+	}
+	for _, want := range []string{"the hub is out of reach", "workspace:home", "alpha/small", "2030-01-02 03:04:05Z"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not show %q", want)
+		}
+	}
+	for _, c := range [][2]string{{"POST", "/api/v1/join"}, {"GET", "/api/v1/keys"}, {"POST", "/v1/chat/completions"}} {
+		if status, _ := ask(t, h, c[0], c[1], `{"invitation":"x"}`); status < 400 {
+			t.Errorf("%s %s answers %d on the admin listener", c[0], c[1], status)
+		}
+	}
+	if d.joined != "" {
+		t.Error("it joined")
+	}
+	if guarded != 4 {
+		t.Errorf("the guard saw %d of 4 requests", guarded)
+	}
+}
