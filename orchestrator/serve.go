@@ -195,12 +195,15 @@ func (h *Hub) whyNone(slot chain.Slot) string {
 	}
 	var why []string
 	for _, v := range resolve.Order(in).Why {
-		if v.Status == resolve.Out {
+		if v.Status == resolve.Out && v.Declared {
 			why = append(why, string(v.Option)+" ("+strings.Join(v.Reasons, ", ")+")")
 		}
 	}
 	if len(why) > maxReasons {
 		why = append(why[:maxReasons], "…")
+	}
+	if len(why) == 0 {
+		why = []string{"no option is declared for it"}
 	}
 	return "nothing can run " + slot.String() + ": " + strings.Join(why, "; ")
 }

@@ -124,6 +124,7 @@ func verb(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	c.SuggestionsMinimumDistance = 2
 	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
 		return fmt.Errorf("unknown command %q for %q; did you mean %s?", args[0], c.CommandPath(), strings.Join(like, " or "))
 	}

@@ -34,6 +34,7 @@ type Verdict struct {
 	Failure  []Term         `json:"failure"`            // the terms of F
 	Axes     []Axis         `json:"axes,omitempty"`     // its place on each axis among those of its status
 	Pareto   bool           `json:"pareto,omitempty"`   // no other option of its status is as good on every axis and better on one
+	Declared bool           `json:"declared"`           // a list or a pin names it, whether it is in or out
 	Outside  bool           `json:"outside,omitempty"`  // outside the workspace's geo
 	LowN     bool           `json:"low_n,omitempty"`    // few devices behind its estimates
 	Learned  bool           `json:"learned,omitempty"`  // at least one value was learned; otherwise all are declared
@@ -68,6 +69,7 @@ func judge(in Input, s seeds, c *Candidate) *placed {
 
 	by := s.declaredBy(in, c)
 	against := kept(in, c)
+	p.Declared = len(by) > 0 || c.Withheld
 	switch {
 	case len(against) > 0:
 		p.Status, p.Reasons = Out, against
