@@ -20,6 +20,9 @@ func Run(ctx context.Context, p Plan, s *Standing, r Runner, deliver Deliver) Re
 	w := &walker{ctx: ctx, m: New(p, s, time.Now()), runner: r, deliver: deliver, turn: make(chan struct{}, 1)}
 	w.begin()
 	w.running.Wait()
+	if w.broken != nil { // a defect met on the timer's goroutine is the caller's to report
+		panic(w.broken)
+	}
 	return w.m.Result()
 }
 
@@ -43,6 +46,7 @@ type walker struct {
 	timer   *time.Timer
 	armed   time.Time      // when the timer fires; zero: it does not
 	running sync.WaitGroup // the timer's goroutines, counted from when it is set
+	broken  any            // what an attempt on the timer's goroutine panicked with
 }
 
 func (w *walker) take()    { w.turn <- struct{}{} }
@@ -123,6 +127,11 @@ func (w *walker) expire() {
 	defer w.running.Done()
 	w.take()
 	defer w.release()
+	defer func() {
+		if defect := recover(); defect != nil {
+			w.broken = defect
+		}
+	}()
 	w.armed = time.Time{}
 	f := w.now
 	if f == nil || f.left || w.ctx.Err() != nil || !f.flush() {

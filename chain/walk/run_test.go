@@ -294,6 +294,28 @@ func TestRunPanics(t *testing.T) {
 	})
 }
 
+// A runner that panics after another was given up does so on the timer's
+// goroutine; it reaches the caller all the same, and not the process.
+func TestRunPanicsBehindAnAttemptThatWasGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runner(func(ctx context.Context, a Attempt, _ func(Chunk) error) Outcome {
+			if a.Option.ID == "alpha" {
+				<-ctx.Done()
+				return Outcome{Class: chain.Canceled}
+			}
+			panic("a bug")
+		})
+		defer func() {
+			if defect := recover(); defect != "a bug" {
+				t.Errorf("recovered %v", defect)
+			}
+		}()
+		Run(t.Context(), Plan{Options: options("alpha", "beta"), Stream: true, Limits: chain.Limits{FirstOutput: 1000}}, standing(), r,
+			func(Attempt, [][]byte) error { return nil })
+		t.Error("the panic was lost")
+	})
+}
+
 // Nothing of a stream is ahead of a slow caller but the chunk being written.
 func TestRunKeepsNothingAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
