@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -143,7 +143,7 @@ func (u *upRun) startHub(ctx context.Context) (err error) {
 	if u.catalog != "" {
 		config.Catalog = u.catalog
 	}
-	if same(config.Listen, defaultHub(u.host).Listen) {
+	if slices.Equal(config.Listen, defaultHub(u.host).Listen) {
 		config.Listen = meshAddresses(u.host, meshPort(u.host, hubMeshPort, u.err))
 	}
 	log, err := u.logger(config.Log)
@@ -168,7 +168,7 @@ func (u *upRun) openDevice(i int, locals []wire.LocalOption) (*device, error) {
 	if err := load(&config, dir, u.environ); err != nil {
 		return nil, usage("%w", err)
 	}
-	if same(config.Listen, defaultDevice(i, u.host).Listen) {
+	if slices.Equal(config.Listen, defaultDevice(i, u.host).Listen) {
 		config.Listen = meshAddresses(u.host, meshPort(u.host, devMeshPort+10*i, u.err))
 	}
 	log, err := u.logger(config.Log)
@@ -269,5 +269,3 @@ func (u *upRun) close() error {
 	}
 	return err
 }
-
-func same(a, b []string) bool { return strings.Join(a, " ") == strings.Join(b, " ") }
