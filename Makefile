@@ -32,8 +32,7 @@ test: ## every Go test
 	go test -timeout 10m ./...
 
 race: ## every Go test under the race detector (needs a C compiler)
-	@command -v "$${CC:-gcc}" >/dev/null || { echo "race: no C compiler, which the race detector needs: apt-get install gcc libc6-dev" >&2; exit 1; }
-	CGO_ENABLED=1 go test -race -timeout 15m ./...
+	@tools/race.sh
 
 fuzz: ## every fuzz target, FUZZTIME each
 	@tools/fuzz.sh $(FUZZTIME)

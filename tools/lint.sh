@@ -20,4 +20,12 @@ while IFS= read -r -d '' lock; do
 	! grep -n '"resolved"' "$lock" >&2 || say "$lock names download addresses: npm install --omit-lockfile-registry-resolved"
 done < <(find . -name package-lock.json -not -path '*/node_modules/*' -print0)
 
+# race.sh forgives the death of the detector, and must forgive nothing else.
+death='ThreadSanitizer: CHECK failed: tsan_rtl.cpp'
+judged() { tools/race.sh --judge <(printf '%s\n' "$@"); }
+[ "$(judged "$death" $'FAIL\ta\t1s' $'ok  \tb\t1s' FAIL)" = a ] || say "tools/race.sh does not see that only the detector died"
+for wrong in '--- FAIL: TestA' 'WARNING: DATA RACE' 'panic: x' $'FAIL\tb\t1s'; do
+	! judged "$wrong" "$death" $'FAIL\ta\t1s' >/dev/null || say "tools/race.sh forgives: $wrong"
+done
+
 exit "$bad"
