@@ -4,7 +4,6 @@ import (
 	"crypto/ed25519"
 	"crypto/hkdf"
 	"crypto/sha256"
-	"math/big"
 
 	"github.com/chordwheel/chordwheel/chain"
 )
@@ -37,18 +36,5 @@ func deriveDID(key chain.Key, id chain.OptionID) string {
 		return ""
 	}
 	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
-	return "did:key:z" + base58(append([]byte{0xed, 0x01}, public...)) // multicodec ed25519-pub
-}
-
-const base58Letters = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-
-// base58 writes b, which does not begin with a zero byte, in Bitcoin's alphabet.
-func base58(b []byte) string {
-	n, rest, base := new(big.Int).SetBytes(b), new(big.Int), big.NewInt(58)
-	var out []byte
-	for n.Sign() > 0 {
-		n.DivMod(n, base, rest)
-		out = append([]byte{base58Letters[rest.Int64()]}, out...)
-	}
-	return string(out)
+	return chain.DIDKey(public)
 }

@@ -28,6 +28,7 @@ var vocabulary = []string{
 	"github.com/fxamacker/cbor/v2",
 	"github.com/ipfs/go-cid",
 	"github.com/multiformats/go-multihash",
+	"github.com/multiformats/go-multibase",
 	"github.com/libp2p/go-libp2p/core/crypto",
 	"github.com/libp2p/go-libp2p/core/crypto/pb",
 	"github.com/libp2p/go-libp2p/core/peer",
