@@ -12,7 +12,7 @@ attempt() {
 
 # target TIME PACKAGE TARGET BINARY CORPUS: what the script runs for each of them.
 if [ "${1:-}" = target ]; then
-	time=$2 package=$3 target=$4 binary=$5 corpus=$6 log=$4.$3.log
+	time=$2 package=$3 target=$4 binary=$5 corpus=$6 log=$5.$4.log
 	if ! attempt; then
 		# A run whose time ends while an input is in work may report that as
 		# its failure. No input was written then, and a second run decides.
