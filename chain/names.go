@@ -100,6 +100,19 @@ func ParsePrimitive(s string) (Primitive, error) {
 	return Primitive(s), nil
 }
 
+// ParseAccount refuses what cannot be the name of a ceiling: words of printable
+// characters with single spaces between them, at most MaxNameBytes in all.
+func ParseAccount(s string) error {
+	ok := len(s) <= MaxNameBytes
+	for word := range strings.SplitSeq(s, " ") {
+		ok = ok && word != "" && printable(word)
+	}
+	if !ok {
+		return fmt.Errorf("account %q: want printable words, at most %d bytes", Clip(s), MaxNameBytes)
+	}
+	return nil
+}
+
 // ParsePeerID checks that s is a text form of the libp2p peer ID of an Ed25519
 // key, and returns its usual form.
 func ParsePeerID(s string) (PeerID, error) {

@@ -42,6 +42,15 @@ type Option struct {
 	Cost     Cost         `cbor:"cost,omitempty" json:"cost"`
 	Limits   Limits       `cbor:"limits,omitempty" json:"limits"`
 	Data     DataClass    `cbor:"data,omitempty" json:"data,omitempty"`
+	Accounts []Account    `cbor:"accounts,omitempty" json:"accounts,omitempty"` // ceilings that its use counts against
+}
+
+// Account is a ceiling on money or calls that an option's use counts against. A
+// device uses the option only under leases of the account, see docs/quotas.md.
+type Account struct {
+	Name  string `cbor:"name" json:"name"`                       // what leases call it
+	Key   string `cbor:"key,omitempty" json:"key,omitempty"`     // only attempts with this key count; "": all do
+	Calls bool   `cbor:"calls,omitempty" json:"calls,omitempty"` // it counts calls; otherwise micro-dollars
 }
 
 // Cost is the vector of an option: what the catalogue declares (price,
@@ -57,6 +66,10 @@ type Cost struct {
 	Outside        bool     `cbor:"outside,omitempty" json:"outside,omitempty"` // outside the scope's geo
 	Weight         int64    `cbor:"weight,omitempty" json:"weight,omitempty"`   // observations behind the estimates
 	LowN           bool     `cbor:"low_n,omitempty" json:"low_n,omitempty"`     // fewer than 5 devices behind them
+	Usual          PPM      `cbor:"usual,omitempty" json:"usual_ppm,omitempty"` // while it is suspect: the reliability without that mark
+	Beside         MicroUSD `cbor:"beside,omitempty" json:"beside,omitempty"`   // what a success costs beside its time, by the hub's weights and before credit
+	Credit         MicroUSD `cbor:"credit,omitempty" json:"credit,omitempty"`   // what preference takes off
+	FailureBill    MicroUSD `cbor:"failure_bill,omitempty" json:"failure_bill,omitempty"`
 }
 
 // Limits bound one attempt. A zero means the default of the device.
@@ -75,6 +88,8 @@ type Limits struct {
 const (
 	MaxOptions   = 256
 	MaxBodyBytes = 512 << 10
+
+	MaxAccounts = 16 // of one option
 
 	maxText = 2048 // bytes of an endpoint, a model's name, a DID
 )
@@ -95,6 +110,8 @@ func (o *Option) Validate() error {
 		return fmt.Errorf("option %s: a list in it is too long", o.ID)
 	case o.Tries < 0 || o.Tries > 64:
 		return fmt.Errorf("option %s: tries must be 0 to 64", o.ID)
+	case len(o.Accounts) > MaxAccounts:
+		return fmt.Errorf("option %s: it counts against %d ceilings, at most %d", o.ID, len(o.Accounts), MaxAccounts)
 	}
 	if err := o.validTexts(); err != nil {
 		return err
@@ -107,6 +124,11 @@ func (o *Option) validTexts() error {
 	for _, s := range []string{o.Agent, o.Adapter, o.Model, o.Endpoint, o.Domain} {
 		if len(s) > maxText {
 			return fmt.Errorf("option %s: a text in it is longer than %d bytes", o.ID, maxText)
+		}
+	}
+	for i := range o.Accounts {
+		if a := &o.Accounts[i]; ParseAccount(a.Name) != nil || len(a.Key) > MaxNameBytes {
+			return fmt.Errorf("option %s: the name of a ceiling is empty, too long or not printable", o.ID)
 		}
 	}
 	long := tooLong(o.Keys) || tooLong(o.Requires) || tooLong(o.Via) || tooLong(o.Limits.Features)
@@ -122,6 +144,7 @@ func tooLong[T ~string](names []T) bool {
 
 func (o *Option) validNumbers() error {
 	for _, n := range []int64{int64(o.Cost.InputPerMtok), int64(o.Cost.OutputPerMtok), int64(o.Cost.PerCall), o.Cost.Weight,
+		int64(o.Cost.Beside), int64(o.Cost.Credit), int64(o.Cost.FailureBill),
 		o.Limits.Payload, int64(o.Limits.Concurrency), int64(o.Limits.Context)} {
 		if n < 0 || n > 1<<53 {
 			return fmt.Errorf("option %s: a number in it is negative or too large", o.ID)
@@ -132,7 +155,7 @@ func (o *Option) validNumbers() error {
 			return fmt.Errorf("option %s: a duration in it is negative or over a year", o.ID)
 		}
 	}
-	for _, p := range []PPM{o.Cost.Reliability, o.Cost.Quality} {
+	for _, p := range []PPM{o.Cost.Reliability, o.Cost.Quality, o.Cost.Usual} {
 		if p < 0 || p > 1e6 {
 			return fmt.Errorf("option %s: a share in it is outside 0 to 1,000,000", o.ID)
 		}
@@ -142,6 +165,10 @@ func (o *Option) validNumbers() error {
 
 // Known reports whether this version can run options of o's kind.
 func (o *Option) Known() bool { return slices.Contains([]Kind{Local, Provider, Peer}, o.Kind) }
+
+// Suspect reports whether much of the fleet failed with o a moment ago. Its
+// reliability is then what those attempts say, and Usual what was known before.
+func (c *Cost) Suspect() bool { return c.Usual > 0 }
 
 // Remote reports whether running o needs a network.
 func (o *Option) Remote() bool { return o.Kind != Local }

@@ -12,13 +12,35 @@ type Rules struct {
 	ReportInterval Millis   `cbor:"report_interval,omitempty" json:"report_interval_ms"` // between visits without news
 	Reorder        PPM      `cbor:"reorder,omitempty" json:"reorder_ppm"`                // gain below which a device keeps the order
 	Exploration    PPM      `cbor:"exploration,omitempty" json:"exploration_ppm"`        // probes an hour and device
-	NoPeers        bool     `cbor:"no_peers,omitempty" json:"no_peers,omitempty"`        // peer routing is not allowed
-	Attempts       int      `cbor:"attempts,omitempty" json:"attempts"`                  // cap for one request
+	NoExploration  bool     `cbor:"no_exploration,omitempty" json:"no_exploration,omitempty"`
+	Explore        []string `cbor:"explore,omitempty" json:"explore"`       // patterns of the options that may be probed
+	Idle           Millis   `cbor:"idle,omitempty" json:"idle_ms"`          // without a request, before a device explores
+	Fixed          bool     `cbor:"fixed,omitempty" json:"fixed,omitempty"` // the order is the owner's: a device keeps it
+	Weights        Weights  `cbor:"weights,omitempty" json:"weights"`
+	Profile        Profile  `cbor:"profile,omitempty" json:"profile"`
+	NoPeers        bool     `cbor:"no_peers,omitempty" json:"no_peers,omitempty"` // peer routing is not allowed
+	Attempts       int      `cbor:"attempts,omitempty" json:"attempts"`           // cap for one request
 	CoolDown       CoolDown `cbor:"cool_down,omitempty" json:"cool_down"`
 	Budgets        Budgets  `cbor:"budgets,omitempty" json:"budgets"`
 	Via            []Kind   `cbor:"via,omitempty" json:"via,omitempty"`                 // for slots that name none
 	FilterNext     bool     `cbor:"filter_next,omitempty" json:"filter_next,omitempty"` // a content filter's no goes to the next option
 	Escalation     PPM      `cbor:"escalation,omitempty" json:"escalation_target_ppm"`  // wanted share of requests that protest
+}
+
+// Weights are the micro-dollars by which the hub compares options, as far as a
+// device needs them to price its own measurements. All of them zero means the
+// default; else a zero is one that does not count.
+type Weights struct {
+	Second    MicroUSD `cbor:"second,omitempty" json:"second"`       // a second of waiting
+	Failure   MicroUSD `cbor:"failure,omitempty" json:"failure"`     // a failed attempt, beside its time
+	Exhausted MicroUSD `cbor:"exhausted,omitempty" json:"exhausted"` // no option answered
+	Warm      MicroUSD `cbor:"warm,omitempty" json:"warm"`           // the credit of a conversation's last good option
+}
+
+// Profile is the size of a typical request, in tokens.
+type Profile struct {
+	Input  int64 `cbor:"input,omitempty" json:"input"`
+	Output int64 `cbor:"output,omitempty" json:"output"`
 }
 
 // CoolDown bounds how long something that failed is left alone.
@@ -49,6 +71,9 @@ func DefaultRules() Rules {
 		Budgets:    Budgets{Interactive: ms(time.Minute), Batch: ms(10 * time.Minute), Max: ms(time.Hour)},
 		Via:        []Kind{Local},
 		Escalation: PPMOf(0.01),
+		Explore:    []string{"*"}, Idle: ms(time.Minute),
+		Weights: Weights{Second: 200, Failure: 5000, Exhausted: 20000, Warm: 1000},
+		Profile: Profile{Input: 1000, Output: 300},
 	}
 }
 
@@ -71,8 +96,14 @@ func (r Rules) WithDefaults() Rules {
 	or(&r.Budgets.Batch, d.Budgets.Batch)
 	or(&r.Budgets.Max, d.Budgets.Max)
 	or(&r.Escalation, d.Escalation)
+	or(&r.Idle, d.Idle)
+	or(&r.Weights, d.Weights)
+	or(&r.Profile, d.Profile)
 	if len(r.Via) == 0 {
 		r.Via = d.Via
+	}
+	if len(r.Explore) == 0 {
+		r.Explore = d.Explore
 	}
 	return r
 }
@@ -88,7 +119,7 @@ func or[T comparable](field *T, fallback T) {
 func (r Rules) Validate() error {
 	d := r.WithDefaults()
 	for _, m := range []Millis{d.ReportInterval, d.CoolDown.Base, d.CoolDown.Max, d.CoolDown.PeerBase, d.CoolDown.PeerMax, d.CoolDown.KeyBase,
-		d.CoolDown.KeyMax, d.CoolDown.RetryAfter, d.Budgets.Interactive, d.Budgets.Batch, d.Budgets.Max} {
+		d.CoolDown.KeyMax, d.CoolDown.RetryAfter, d.Idle, d.Budgets.Interactive, d.Budgets.Batch, d.Budgets.Max} {
 		if m < 0 || m > maxMillis {
 			return fmt.Errorf("rules: a duration is negative or over a year")
 		}
@@ -100,6 +131,14 @@ func (r Rules) Validate() error {
 		if p < 0 || p > 1e6 {
 			return fmt.Errorf("rules: a share is outside 0 to 1,000,000")
 		}
+	}
+	for _, n := range []int64{int64(d.Weights.Second), int64(d.Weights.Failure), int64(d.Weights.Exhausted), int64(d.Weights.Warm), d.Profile.Input, d.Profile.Output} {
+		if n < 0 || n > 1<<40 {
+			return fmt.Errorf("rules: a weight or the profile is negative or too large")
+		}
+	}
+	if len(r.Explore) > 64 || tooLong(r.Explore) {
+		return fmt.Errorf("rules: explore has over 64 patterns, or one that is empty or too long")
 	}
 	if d.Exploration < 0 || d.Exploration > 1000e6 || len(d.Via) > 8 {
 		return fmt.Errorf("rules: exploration or via is out of range")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +41,28 @@ func (h *Hub) input(slot chain.Slot, now time.Time) (in resolve.Input, rules cha
 	in.Candidates = append(in.Candidates, h.locals(p, reach, now)...)
 	in.Prefer = preferred(w.Prefer, p.Name, in.Candidates)
 	in.Pin, in.Deny = patterns(w.Pin, p.Name), patterns(w.Deny, p.Name)
-	return in, p.Rules, true
+	return in, rulesOf(p.Rules, in), true
+}
+
+// rulesOf adds to a primitive's rules what devices need to weigh options as the
+// hub does. What is as usual is left out of the body.
+func rulesOf(r chain.Rules, in resolve.Input) chain.Rules {
+	whole := func(x float64) chain.MicroUSD { return chain.MicroUSD(math.Round(x)) }
+	usual := chain.DefaultRules()
+	r.Fixed = in.Mode == resolve.Fixed
+	if w := in.Weights; w != (resolve.Weights{}) {
+		r.Weights = chain.Weights{Second: whole(w.Second), Failure: whole(w.Failure), Exhausted: whole(w.Exhausted), Warm: whole(w.Preference)}
+	}
+	if p := in.Profile; p != (resolve.Profile{}) {
+		r.Profile = chain.Profile{Input: int64(math.Ceil(p.InputTokens)), Output: int64(math.Ceil(p.OutputTokens))}
+	}
+	if r.Weights == usual.Weights {
+		r.Weights = chain.Weights{}
+	}
+	if r.Profile == usual.Profile {
+		r.Profile = chain.Profile{}
+	}
+	return r
 }
 
 // providers gives every provider option that serves p.

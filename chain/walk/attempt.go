@@ -45,7 +45,7 @@ func (m *Machine) start(o *chain.Option, key string, peer chain.PeerID, lent int
 	var settle func(Measurement)
 	if m.plan.Hooks.Reserve != nil {
 		var ok bool
-		if settle, ok = m.plan.Hooks.Reserve(o); !ok {
+		if settle, ok = m.plan.Hooks.Reserve(o, key); !ok {
 			if m.cur.class == "" {
 				m.cur.class = chain.Ceiling
 			}

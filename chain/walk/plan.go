@@ -48,9 +48,9 @@ type Hooks struct {
 	// Bind picks the best live peer for a slot for which except is false. If
 	// nil, there is none.
 	Bind func(o *chain.Option, except func(chain.PeerID) bool) (chain.PeerID, bool)
-	// Reserve sets aside what one attempt may cost, false if a ceiling
-	// forbids it. settle may be nil and is called once when the attempt is over.
-	Reserve func(o *chain.Option) (settle func(Measurement), ok bool)
+	// Reserve sets aside what one attempt with this key may cost, false if a
+	// ceiling forbids it. settle may be nil and is called once when the attempt is over.
+	Reserve func(o *chain.Option, key string) (settle func(Measurement), ok bool)
 	// Hub reports whether the hub can be reached. If nil, it can.
 	Hub func() bool
 	// Protest asks the hub for further options. It returns before ctx ends,

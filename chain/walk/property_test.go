@@ -111,7 +111,7 @@ func (w *world) request(t *testing.T, s *Standing, next *int) *seen {
 		Bind:    binder(w.peers...),
 		Hub:     func() bool { return w.hubUp },
 		Measure: func(Measurement) { x.measured++ },
-		Reserve: func(*chain.Option) (func(Measurement), bool) {
+		Reserve: func(*chain.Option, string) (func(Measurement), bool) {
 			x.reserved++
 			return func(Measurement) { x.settled++ }, true
 		},

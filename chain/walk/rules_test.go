@@ -401,7 +401,7 @@ func TestPassedOver(t *testing.T) {
 		return nil
 	}
 	var settled []Measurement
-	p.Hooks.Reserve = func(o *chain.Option) (func(Measurement), bool) {
+	p.Hooks.Reserve = func(o *chain.Option, _ string) (func(Measurement), bool) {
 		return func(m Measurement) { settled = append(settled, m) }, o.ID != "costly"
 	}
 	now := epoch

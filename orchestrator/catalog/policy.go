@@ -181,7 +181,12 @@ func (r *reader) rules(n ast.Node) chain.Rules {
 		share("sampling", &u.Sampling, 0.01, 1),
 		duration("report_interval", &u.ReportInterval),
 		share("reorder", &u.Reorder, 0.001, 1),
-		share("exploration", &u.Exploration, 0, 1000),
+		field{"exploration", false, func(n ast.Node) {
+			u.Exploration = chain.PPMOf(r.number(n, "exploration", 0, 1000))
+			u.NoExploration = u.Exploration == 0
+		}},
+		field{"explore", false, func(n ast.Node) { u.Explore = r.names(n, "explore", 64, printableName) }},
+		duration("idle", &u.Idle),
 		field{"peers", false, func(n ast.Node) { u.NoPeers = !r.boolean(n, "peers") }},
 		field{"attempts", false, func(n ast.Node) { u.Attempts = int(r.integer(n, "attempts", 1, 64)) }},
 		field{"cool_down", false, func(n ast.Node) {

@@ -212,6 +212,10 @@ func (b *Book) Estimates(k Key, prior resolve.Prior, now time.Time) resolve.Esti
 		e.Reliability = resolve.Estimate{Value: reliability.Value(r.Reliability, prior.Reliability, now), Weight: reliability.Weight(r.Reliability, now)}
 	}
 	if p, _, suspect := b.Suspect(k, now); suspect {
+		e.Usual = prior.Reliability
+		if e.Reliability.Weight > 0 {
+			e.Usual = e.Reliability.Value
+		}
 		e.Reliability = resolve.Estimate{Value: p, Weight: suspectWeight}
 	}
 	e.LowN = len(r.Devices) < enough

@@ -16,6 +16,19 @@ func (p *placed) published() chain.Option {
 	o.Cost.Reliability = chain.PPMOf(RoundOdds(v.reliability))
 	o.Cost.Quality = chain.PPMOf(v.quality)
 	o.Cost.Outside = v.outside
+	for _, t := range p.Success { // what a device cannot measure for itself
+		switch t.Name {
+		case "latency":
+		case "credit":
+			o.Cost.Credit = chain.MicroUSD(math.Round(-t.Value))
+		default:
+			o.Cost.Beside += chain.MicroUSD(math.Round(t.Value))
+		}
+	}
+	o.Cost.FailureBill = p.candidate.FailureBill
+	if u := p.candidate.Estimates.Usual; u > 0 {
+		o.Cost.Usual = chain.PPMOf(RoundOdds(u))
+	}
 	o.Cost.LowN = p.candidate.Estimates.LowN
 	o.Cost.Weight = int64(math.Round(min(RoundStep(v.weight), estimate.MaxWeight)))
 	return o

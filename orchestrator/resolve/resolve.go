@@ -74,6 +74,7 @@ type Estimates struct {
 	FailureLatency Estimate // seconds, given failure
 	Reliability    Estimate // share, 0 to 1
 	Quality        Estimate // share, 0 to 1
+	Usual          float64  // while the option is suspect: the share without that mark; else 0
 	LowN           bool     // fewer than 5 devices behind them
 }
 
