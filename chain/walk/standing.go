@@ -235,6 +235,21 @@ func (t table) clear(name string) {
 	*k = rest{asked: k.asked, class: k.class, tag: k.tag}
 }
 
+// PeerReturned is called when a peer that was gone, or was restarted, is in
+// direct contact again: what was held against it is of the past, and it may be
+// bound to at once.
+func (s *Standing) PeerReturned(p chain.PeerID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.peers, string(p))
+}
+
+// PeerCooling reports whether p is left alone at now.
+func (s *Standing) PeerCooling(p chain.PeerID, now time.Time) bool {
+	own, asked := s.peerRest(p, now)
+	return own || asked
+}
+
 // AddressChanged is called when the device got another network address: it is
 // no longer offline, and what could not be reached from the old address gets
 // a new chance.

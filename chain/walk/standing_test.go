@@ -50,6 +50,21 @@ func TestBackoffForgets(t *testing.T) {
 	}
 }
 
+// A peer that returned starts without a past, whatever was asked for it.
+func TestAReturnedPeerIsFreeAtOnce(t *testing.T) {
+	s := standing()
+	for _, f := range []failure{{class: chain.Unreachable, started: epoch}, {class: chain.Status, started: epoch, asked: true, retry: time.Minute}} {
+		s.coolPeer("p", f, rules(), epoch)
+	}
+	if !s.PeerCooling("p", epoch) || s.PeerCooling("q", epoch) {
+		t.Fatal("p failed, and q did not")
+	}
+	s.PeerReturned("p")
+	if own, asked := s.peerRest("p", epoch); own || asked || s.PeerCooling("p", epoch) {
+		t.Error("p returned, and still cools")
+	}
+}
+
 // A hundred requests under way when an option breaks are one failure.
 func TestOneOutageIsOneStep(t *testing.T) {
 	s, o := standing(), &options("alpha")[0]
