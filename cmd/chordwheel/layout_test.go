@@ -118,8 +118,8 @@ var layout = []row{
 		why:      "a provider for tests is a stranger: it may know the dialect and the contract, not the device",
 	},
 	{
-		packages: []string{"daemon/gate", "daemon/receipt", "daemon/bind", "daemon/report", "daemon/pipeline", "daemon/job"},
-		ours:     []string{"chain/...", "mesh/wire", "mesh/member", "mesh/chord"},
+		packages: []string{"daemon/gate", "daemon/receipt", "daemon/bind", "daemon/executor", "daemon/sharing", "daemon/report", "daemon/pipeline", "daemon/job"},
+		ours:     []string{"chain/...", "mesh/wire", "mesh/member", "mesh/chord", "daemon/receipt"},
 		direct:   join(sockets, []string{libp2p, multi, bbolt}), deep: []string{"net/http", bbolt},
 		why: "the device's decisions are taken without a transport: where one is needed, it is an interface declared here",
 	},

@@ -1,0 +1,194 @@
+package receipt
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"hash"
+	"slices"
+	"strings"
+
+	"github.com/chordwheel/chordwheel/chain"
+)
+
+// maxCalls bounds the calls of tools that are put together from a stream: bytes,
+// and how many. What comes beyond is not covered by the hash.
+const (
+	maxCallBytes = 16 << 20
+	maxCalls     = 1024
+)
+
+// Response hashes an answer while it passes. It keeps nothing of it but the calls
+// of tools of a stream, which come in pieces that may interleave. One goroutine
+// uses it at a time.
+//
+// Of several choices the one with index 0 counts.
+type Response struct {
+	text   hash.Hash // of an answer in words
+	stream bool
+	whole  string // the hash of an answer of another kind, once it came
+	calls  []toolCall
+	raw    []byte // calls of a plain answer, as they came
+	kept   int    // bytes in calls
+}
+
+// NewResponse makes the hash of an answer to work for primitive p: one of llm.*
+// is an answer in words, in the form of a chat completion, or its events where
+// stream is set.
+func NewResponse(p chain.Primitive, stream bool) *Response {
+	r := &Response{stream: stream}
+	if strings.HasPrefix(string(p), "llm.") {
+		r.text = sha256.New()
+	}
+	return r
+}
+
+// Add takes one piece in the form that adapters emit: the data of one event of a
+// stream, or a whole plain answer. It keeps nothing of data, which is not changed.
+// What is no answer in words adds nothing.
+func (r *Response) Add(data []byte) {
+	if r.text == nil {
+		r.whole = OutputHash(data)
+		return
+	}
+	var a answer
+	if json.Unmarshal(data, &a) != nil {
+		return
+	}
+	for i := range a.Choices {
+		if c := &a.Choices[i]; c.Index == 0 {
+			r.choice(c)
+		}
+	}
+}
+
+// Hash gives the hash of what was added so far.
+func (r *Response) Hash() string {
+	if r.text == nil {
+		if r.whole == "" {
+			return hashOf(nil)
+		}
+		return r.whole
+	}
+	// A copy: Sum leaves the hash as it was, the calls would not.
+	h, err := r.text.(hash.Cloner).Clone()
+	if err != nil {
+		panic("BUG: SHA-256 can be copied: " + err.Error())
+	}
+	calls := r.raw
+	if len(r.calls) > 0 {
+		if calls, err = json.Marshal(r.calls); err != nil {
+			panic("BUG: texts are JSON: " + err.Error())
+		}
+	}
+	writeCalls(h, calls)
+	return sumOf(h)
+}
+
+// answer is what counts of a chat completion or of one of its events.
+type answer struct {
+	Choices []choice `json:"choices"`
+}
+
+type choice struct {
+	Index   int     `json:"index"`
+	Delta   message `json:"delta"`
+	Message message `json:"message"`
+}
+
+type message struct {
+	Content   json.RawMessage `json:"content"`
+	ToolCalls json.RawMessage `json:"tool_calls"`
+}
+
+func (r *Response) choice(c *choice) {
+	m := &c.Message
+	if r.stream {
+		m = &c.Delta
+	}
+	if len(m.Content) > 0 && string(m.Content) != "null" {
+		var text string
+		if json.Unmarshal(m.Content, &text) == nil {
+			r.text.Write([]byte(text))
+		} else { // parts: no text of one kind
+			r.text.Write(formOf(m.Content))
+		}
+	}
+	switch {
+	case len(m.ToolCalls) == 0:
+	case r.stream:
+		r.deltas(m.ToolCalls)
+	default:
+		r.raw = slices.Clone(m.ToolCalls)
+	}
+}
+
+// toolCall is a call of a tool, put together.
+type toolCall struct {
+	ID       string   `json:"id,omitempty"`
+	Type     string   `json:"type,omitempty"`
+	Function *calling `json:"function,omitempty"`
+	Custom   *calling `json:"custom,omitempty"`
+}
+
+type calling struct {
+	Name      string  `json:"name,omitempty"`
+	Arguments *string `json:"arguments,omitempty"`
+	Input     *string `json:"input,omitempty"`
+}
+
+// deltas takes pieces of calls: names are set, arguments grow.
+func (r *Response) deltas(b []byte) {
+	var pieces []struct {
+		Index *int `json:"index"`
+		toolCall
+	}
+	if json.Unmarshal(b, &pieces) != nil {
+		return
+	}
+	for i := range pieces {
+		p, at := &pieces[i], i
+		if p.Index != nil {
+			at = *p.Index
+		}
+		if at < 0 || at >= maxCalls || r.kept > maxCallBytes {
+			continue
+		}
+		for len(r.calls) <= at {
+			r.calls = append(r.calls, toolCall{})
+		}
+		call := &r.calls[at]
+		set(&call.ID, p.ID)
+		set(&call.Type, p.Type)
+		r.grow(&call.Function, p.Function)
+		r.grow(&call.Custom, p.Custom)
+	}
+}
+
+func (r *Response) grow(to **calling, piece *calling) {
+	if piece == nil {
+		return
+	}
+	if *to == nil {
+		*to = new(calling)
+	}
+	set(&(*to).Name, piece.Name)
+	r.extend(&(*to).Arguments, piece.Arguments)
+	r.extend(&(*to).Input, piece.Input)
+}
+
+func (r *Response) extend(to **string, piece *string) {
+	if piece == nil {
+		return
+	}
+	r.kept += len(*piece)
+	if *to == nil {
+		*to = new(string)
+	}
+	**to += *piece
+}
+
+func set(to *string, s string) {
+	if s != "" {
+		*to = s
+	}
+}
