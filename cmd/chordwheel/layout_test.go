@@ -52,8 +52,8 @@ var support = []string{"chain/chaintest", "store/storetest", "mesh/sim", "mesh/m
 // relative to the module; "..." at the end also takes in what lies below.
 var layout = []row{
 	{
-		packages: []string{"chain", "chain/estimate", "chain/delta", "chain/chaintest"},
-		ours:     []string{"chain", "chain/estimate"},
+		packages: []string{"chain", "chain/estimate", "chain/order", "chain/delta", "chain/chaintest"},
+		ours:     []string{"chain", "chain/estimate", "chain/order"},
 		others:   vocabulary,
 		direct:   join(sockets, files), deep: machinery, pure: true,
 		why: "policy is bytes and values: it has to be readable, fuzzed and trusted without a network, a disk, a goroutine or a clock",
@@ -100,7 +100,7 @@ var layout = []row{
 	},
 	{
 		packages: []string{"orchestrator/catalog", "orchestrator/learn", "orchestrator/resolve", "orchestrator/escalate"},
-		ours:     []string{"chain", "chain/estimate", "orchestrator/catalog", "orchestrator/resolve"},
+		ours:     []string{"chain", "chain/estimate", "chain/order", "orchestrator/catalog", "orchestrator/resolve"},
 		others:   []string{yaml},
 		direct:   join(sockets, files), deep: machinery, pure: true,
 		why: "the same inputs give the same policy, byte for byte: no file, no socket, no clock may have a say",
