@@ -22,6 +22,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/adapter"
+	"github.com/chordwheel/chordwheel/daemon/bind"
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/report"
 	"github.com/chordwheel/chordwheel/mesh/member"
@@ -86,6 +87,7 @@ type Daemon struct {
 	locals   map[chain.OptionID]chain.Option
 	standing *walk.Standing
 	reports  *report.Collector
+	peers    *bind.Table
 	counts   counts
 
 	group  sync.WaitGroup
@@ -130,6 +132,7 @@ func New(cfg Config) (*Daemon, error) {
 		cfg: cfg, bootID: bootID, started: now, locals: map[chain.OptionID]chain.Option{},
 		standing: walk.NewStanding(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64())),
 		reports:  report.New(bootID, rand.New(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64())), now),
+		peers:    bind.New(cfg.Key.PeerID(), rand.New(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64()))),
 		kicked:   make(chan struct{}, 1),
 		random:   cfg.Random, joined: joined, isJoined: ok, node: alone{}, ready: make(chan struct{}), visited: make(chan struct{}),
 		wanted: map[chain.Slot]bool{}, extensions: map[chain.Slot]extension{},

@@ -332,6 +332,9 @@ func (d *Daemon) modelNames(c *chain.Chain) string {
 // maxNamed bounds how many models an error names.
 const maxNamed = 8
 
+// PeerName gives what people call the peer p, "" if this device does not know it.
+func (d *Daemon) PeerName(p chain.PeerID) string { return d.peers.Name(p) }
+
 // Models lists what a request may name: the options of the chat chain in order.
 func (d *Daemon) Models() edge.Models {
 	c := d.cfg.Chains.Get(chain.Slot{Scope: d.scope(), Primitive: chain.LLMChat})

@@ -74,6 +74,7 @@ type known struct {
 	state        state
 	since        time.Time // of state
 	relayed      bool
+	declines     time.Time // until when it said that it takes no work
 
 	load    Load
 	loadAt  time.Time
@@ -115,6 +116,9 @@ func (t *Table) Contact(c Contact, now time.Time) (returned bool) {
 	}
 	k.membership, k.capabilities = c.Membership, c.Membership.Counts(c.Capabilities)
 	k.bootID, k.relayed = c.BootID, c.Relayed
+	if returned {
+		k.declines = time.Time{}
+	}
 	if c.RTT > 0 {
 		k.rtt = c.RTT
 	}
@@ -150,6 +154,26 @@ func (t *Table) Heard(p chain.PeerID, rtt time.Duration, now time.Time) {
 	if k.state == silent {
 		k.state, k.since = live, now
 	}
+}
+
+// Declined says that a peer takes no work until then: its owner shares nothing, or
+// it named a time to come back. That is no failure.
+func (t *Table) Declined(p chain.PeerID, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.peers[p]; k != nil {
+		k.declines = until
+	}
+}
+
+// Name gives what people call a peer, "" for one that is not known.
+func (t *Table) Name(p chain.PeerID) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.peers[p]; k != nil {
+		return k.membership.Name
+	}
+	return ""
 }
 
 func (t *Table) move(p chain.PeerID, to state, now time.Time) {

@@ -141,6 +141,21 @@ func TestOnlyDirectContactIsProofOfLife(t *testing.T) {
 	expect("left the mesh", Parted)
 }
 
+func TestAPeerThatDeclinesIsLeftAloneUntilItsTimeOrItsReturn(t *testing.T) {
+	table := newTable(1)
+	table.Contact(contact("b", nil), start)
+	table.Declined("b", start.Add(time.Minute))
+	for after, want := range map[time.Duration]Reason{0: Declines, time.Minute - 1: Declines, time.Minute: Eligible} {
+		if why := table.why("b", ask, start.Add(after)); why != want {
+			t.Errorf("after %s: %q, want %q", after, why, want)
+		}
+	}
+	table.Contact(contact("b", func(c *Contact) { c.BootID = "another" }), start)
+	if why := table.why("b", ask, start); why != Eligible {
+		t.Errorf("restarted: %q", why)
+	}
+}
+
 func TestARevokedPeerIsOut(t *testing.T) {
 	table := newTable(1)
 	table.Contact(contact("b", nil), start)
@@ -188,8 +203,8 @@ func TestTheSoonestAnswerIsPreferred(t *testing.T) {
 	measured := func(class chain.Class, took time.Duration) func(*Table) {
 		return func(t *Table) {
 			for i := range 8 {
-				t.Begin("worse", work)(class, took, start.Add(time.Duration(i)*time.Second))
-				t.Begin("better", work)(chain.OK, time.Second, start.Add(time.Duration(i)*time.Second))
+				t.Observe("worse", work, class, took, start.Add(time.Duration(i)*time.Second))
+				t.Observe("better", work, chain.OK, time.Second, start.Add(time.Duration(i)*time.Second))
 			}
 		}
 	}
@@ -202,7 +217,7 @@ func TestTheSoonestAnswerIsPreferred(t *testing.T) {
 		"slow so far":   {nil, measured(chain.OK, 3*time.Second)},
 		"failing":       {nil, measured(chain.Status, time.Second)},
 		"quick, loaded": {func(c *Contact) { c.Load = Load{Jobs: 30, Parallel: 2} }, measured(chain.OK, time.Second/2)},
-		"ours already":  {nil, func(t *Table) { t.Begin("worse", work); t.Begin("worse", work) }},
+		"ours already":  {nil, func(t *Table) { t.Begin("worse"); t.Begin("worse") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := newTable(7)
@@ -225,7 +240,7 @@ func TestWhatSaysNothingTeachesNothing(t *testing.T) {
 	table.Contact(contact("b", nil), start)
 	before := table.Explain(ask, nil, start)[0]
 	for _, class := range []chain.Class{chain.Busy, chain.Canceled, chain.CallerError, chain.Offline, chain.Internal, chain.Feature} {
-		table.Begin("b", work)(class, time.Hour, start)
+		table.Observe("b", work, class, time.Hour, start)
 	}
 	if after := table.Explain(ask, nil, start)[0]; after != before {
 		t.Errorf("%+v, then %+v", before, after)
@@ -240,7 +255,7 @@ func TestASaidLoadFades(t *testing.T) {
 			t.Errorf("after %s: %g ahead, want %g", after, got, want)
 		}
 	}
-	end := table.Begin("b", work)
+	end := table.Begin("b")
 	if got := table.Explain(ask, nil, start)[0].Ahead; got != 4.5 {
 		t.Errorf("with one of ours: %g", got)
 	}
@@ -248,7 +263,7 @@ func TestASaidLoadFades(t *testing.T) {
 	if got := table.Explain(ask, nil, start)[0].Ahead; got != 4.5 {
 		t.Errorf("ours is among those that it counts, not beside them: %g", got)
 	}
-	end(chain.OK, time.Second, start)
+	end()
 	if got := table.Explain(ask, nil, start)[0].Ahead; got != 4 {
 		t.Errorf("after ours ended: %g", got)
 	}
@@ -272,7 +287,7 @@ func TestTheTableIsBounded(t *testing.T) {
 		t.Error("hearsay drove a live peer out")
 	}
 	for i := range 3 * maxPools {
-		table.Begin("live", Work{chain.Primitive(fmt.Sprintf("p%d", i)), "peer"})(chain.OK, time.Second, start)
+		table.Observe("live", Work{chain.Primitive(fmt.Sprintf("p%d", i)), "peer"}, chain.OK, time.Second, start)
 	}
 	if n, m := len(table.peers["live"].works), len(table.pools); n != maxWorks || m != maxPools {
 		t.Errorf("%d kinds of work at the peer, %d in all", n, m)

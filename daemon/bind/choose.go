@@ -42,6 +42,7 @@ const (
 	OtherScope  Reason = "other_scope"   // its membership does not cover the scope
 	LocalOnly   Reason = "local_only"    // the work's data may not leave this device
 	Lacks       Reason = "lacks"         // a capability that the slot requires; Detail names it
+	Declines    Reason = "declines"      // it said that it takes no work for now
 	CoolingDown Reason = "cooling"       // it failed lately
 )
 
@@ -155,6 +156,9 @@ func (t *Table) judge(k *known, a *Ask, now time.Time) (Reason, string) {
 	}
 	if missing := k.misses(a); missing != "" {
 		return Lacks, string(missing)
+	}
+	if now.Before(k.declines) {
+		return Declines, "it takes no work for now"
 	}
 	return Eligible, ""
 }

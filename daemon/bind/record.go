@@ -30,31 +30,33 @@ var (
 	reliabilityAxis = estimate.ReliabilityAxis()
 )
 
-// Begin says that an attempt at work goes to p now. end is called once, with how it
-// ended and how long it took.
-func (t *Table) Begin(p chain.PeerID, w Work) (end func(class chain.Class, took time.Duration, now time.Time)) {
+// Begin says that an attempt goes to p now. end is called once, when it is over.
+func (t *Table) Begin(p chain.PeerID) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if k := t.peers[p]; k != nil {
-		k.running++
+	k := t.peers[p]
+	if k == nil {
+		return func() {}
 	}
-	return func(class chain.Class, took time.Duration, now time.Time) {
+	k.running++
+	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		k := t.peers[p]
-		if k == nil { // evicted meanwhile
-			return
-		}
-		k.running = max(0, k.running-1)
-		t.observe(k, w, class, took, now)
+		k.running--
 	}
 }
 
-// observe learns from one attempt. What says nothing about the peer (busy, the
-// caller's own error, a caller who left) teaches nothing, and the time that a
-// failure took never enters a latency.
-func (t *Table) observe(k *known, w Work, class chain.Class, took time.Duration, now time.Time) {
+// Observe learns from one attempt at p that ended in class after took. What says
+// nothing about the peer (busy, the caller's own error, a caller who left) teaches
+// nothing, and the time that a failure took never enters a latency.
+func (t *Table) Observe(p chain.PeerID, w Work, class chain.Class, took time.Duration, now time.Time) {
 	if class != chain.OK && !class.Blames() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.peers[p]
+	if k == nil {
 		return
 	}
 	share := 0.0

@@ -95,8 +95,12 @@ func simulate(seed uint64, devices int, every time.Duration, jobs int, boxes []*
 			if random.Float64() < b.fails {
 				class = chain.Status
 			}
-			end, done := table.Begin(p, work), b.take(now)
-			heap.Push(&queue, event{done, func(at time.Time) { b.jobs--; end(class, at.Sub(now), at) }})
+			end, done := table.Begin(p), b.take(now)
+			heap.Push(&queue, event{done, func(at time.Time) {
+				b.jobs--
+				end()
+				table.Observe(p, work, class, at.Sub(now), at)
+			}})
 		}})
 	}
 	for at := start; at.Before(start.Add(time.Duration(jobs) * every)); at = at.Add(10 * time.Second) {
@@ -177,12 +181,12 @@ func TestWhatAlwaysHolds(t *testing.T) {
 		table, now := newTable(rapid.Uint64().Draw(t, "seed")), start
 		names := []string{"a", "b", "c", "d", "e"}
 		classes := []chain.Class{chain.OK, chain.OK, chain.Status, chain.Unreachable, chain.Busy, chain.Timeout}
-		var open []func(chain.Class, time.Duration, time.Time)
+		var open []func()
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			name := rapid.SampledFrom(names).Draw(t, "peer")
 			p := chain.PeerID(name)
 			now = now.Add(time.Duration(rapid.IntRange(0, 20_000).Draw(t, "pause")) * time.Millisecond)
-			switch rapid.IntRange(0, 7).Draw(t, "what") {
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0, 1:
 				table.Contact(contact(name, func(c *Contact) {
 					c.RTT = time.Duration(rapid.IntRange(0, 4000).Draw(t, "rtt")) * time.Millisecond
@@ -195,13 +199,17 @@ func TestWhatAlwaysHolds(t *testing.T) {
 			case 4:
 				table.Heard(p, time.Second, now)
 			case 5:
-				open = append(open, table.Begin(p, work))
+				open = append(open, table.Begin(p))
 			case 6:
 				table.Introduce(Introduction{Peer: p}, now)
+			case 9:
+				table.Declined(p, now.Add(time.Minute))
 			case 7:
+				took := time.Duration(rapid.Int64Range(-5, int64(time.Hour)).Draw(t, "took"))
+				table.Observe(p, work, rapid.SampledFrom(classes).Draw(t, "class"), took, now)
+			case 8:
 				if len(open) > 0 {
-					took := time.Duration(rapid.Int64Range(-5, int64(time.Hour)).Draw(t, "took"))
-					open[0](rapid.SampledFrom(classes).Draw(t, "class"), took, now)
+					open[0]()
 					open = open[1:]
 				}
 			}

@@ -42,6 +42,9 @@ type Worker interface {
 	// changes nothing in it.
 	Models() Models
 
+	// PeerName gives what people call the peer p, "" if nobody knows.
+	PeerName(p chain.PeerID) string
+
 	// Ready is nil when work can be taken, else says why not, best as a [*Refusal].
 	Ready() error
 }

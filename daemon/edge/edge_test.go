@@ -25,6 +25,9 @@ func (f *fake) Do(ctx context.Context, w *Work, deliver walk.Deliver) (walk.Resu
 }
 func (f *fake) Models() Models { return f.models }
 func (f *fake) Ready() error   { return f.ready }
+func (f *fake) PeerName(p chain.PeerID) string {
+	return map[chain.PeerID]string{"12D3b": "box", "12D3c": "my box", "12D3d": "a/b"}[p]
+}
 
 const (
 	testKey  = "sk-test-0123456789"

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -25,7 +24,7 @@ type events struct {
 	id      string
 	began   time.Time
 	cancel  context.CancelFunc
-	onStart func(a walk.Attempt) // for the log
+	onStart func(a walk.Attempt) // names what answers, before the header goes out
 
 	mu     sync.Mutex
 	timer  *time.Timer
@@ -50,7 +49,7 @@ var (
 // newEvents makes the stream of x.
 func (x *exchange) newEvents() *events {
 	return &events{w: x.w, rc: x.rc, limits: x.edge.limits, id: x.id, began: x.began, buf: buffers.Get().(*bytes.Buffer),
-		onStart: func(a walk.Attempt) { x.option = string(a.Option.ID) }}
+		onStart: x.nameRunner}
 }
 
 // start begins to watch for silence. The context it gives ends also when a
@@ -75,9 +74,6 @@ func (s *events) deliver(a walk.Attempt, data [][]byte) error {
 	}
 	if !s.begun {
 		s.onStart(a)
-		h := s.w.Header()
-		h[headerOption] = []string{string(a.Option.ID)}
-		h[headerAttempts] = []string{strconv.Itoa(a.Number)}
 		s.begin()
 	}
 	s.buf.Reset()

@@ -27,8 +27,9 @@ func (echo) Do(_ context.Context, w *edge.Work, deliver walk.Deliver) (walk.Resu
 	return walk.Result{End: walk.Answered, Option: by.Option.ID, Attempts: 1}, nil
 }
 
-func (echo) Models() edge.Models { return edge.Models{Issued: time.Unix(1700000000, 0)} }
-func (echo) Ready() error        { return nil }
+func (echo) PeerName(chain.PeerID) string { return "" }
+func (echo) Models() edge.Models          { return edge.Models{Issued: time.Unix(1700000000, 0)} }
+func (echo) Ready() error                 { return nil }
 
 func Example() {
 	e, err := edge.New(edge.Config{Worker: echo{}, Key: "sk-local"})

@@ -40,6 +40,7 @@ type exchange struct {
 	status   int
 	code     string
 	option   string
+	peer     string // NAME/ID of the peer that answered
 	attempts int
 	end      walk.End
 	in, out  int64
@@ -275,6 +276,7 @@ func (x *exchange) logRequest() {
 		slog.Int("status", x.status),
 		slog.String("code", x.code),
 		slog.String("option", x.option),
+		slog.String("peer", x.peer),
 		slog.Int("attempts", x.attempts),
 		slog.String("end", string(x.end)),
 		slog.Bool("stream", x.stream != nil),

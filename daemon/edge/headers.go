@@ -3,10 +3,12 @@ package edge
 import (
 	"crypto/rand"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/walk"
 )
 
 // Names of the product's own header fields, in canonical form.
@@ -15,6 +17,7 @@ const (
 	headerRequestID = prefix + "Request-Id"
 	headerOption    = prefix + "Option"
 	headerAttempts  = prefix + "Attempts"
+	headerPeer      = prefix + "Peer"
 )
 
 // Bounds of what headers may ask for.
@@ -128,11 +131,27 @@ func label(s string) (string, bool) {
 	return s, s != "" && len(s) <= maxLabel
 }
 
+// nameRunner puts what answers into the header and the log: the option, the
+// calls made until then, and the peer where the option is a slot.
+func (x *exchange) nameRunner(a walk.Attempt) {
+	h := x.w.Header()
+	x.option = string(a.Option.ID)
+	h[headerOption] = []string{x.option}
+	h[headerAttempts] = []string{strconv.Itoa(a.Number)}
+	if a.Peer != "" {
+		x.peer = string(a.Peer)
+		if name, ok := label(x.edge.worker.PeerName(a.Peer)); ok && !strings.Contains(name, "/") { // it must not look like an ID of its own
+			x.peer = name + "/" + x.peer
+		}
+		h[headerPeer] = []string{x.peer}
+	}
+}
+
 // allowCORS names the origin that may read the answer.
 func allowCORS(h http.Header, origin string) {
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Add("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", headerRequestID+", "+headerOption+", "+headerAttempts+", Retry-After")
+	h.Set("Access-Control-Expose-Headers", headerRequestID+", "+headerOption+", "+headerAttempts+", "+headerPeer+", Retry-After")
 }
 
 // preflight answers a browser's question before a request from a listed origin.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
 )
 
@@ -437,3 +438,30 @@ type addressed struct {
 }
 
 func (a *addressed) Addr() net.Addr { return a.addr }
+
+// TestAPeerThatAnsweredIsNamed: by its name where a header can hold it, and by
+// its identity always; in the log as well.
+func TestAPeerThatAnsweredIsNamed(t *testing.T) {
+	for peer, want := range map[chain.PeerID]string{"": "", "12D3b": "box/12D3b", "12D3c": "12D3c", "12D3d": "12D3d", "12D3x": "12D3x"} {
+		for _, body := range []string{helloReq, streamReq} {
+			f := answering()
+			f.do = func(_ context.Context, _ *Work, deliver walk.Deliver) (walk.Result, error) {
+				a := attempt(1)
+				a.Peer = peer
+				if deliver(a, [][]byte{[]byte(whole)}) != nil {
+					return walk.Result{End: walk.Left}, nil
+				}
+				return walk.Result{End: walk.Answered, Option: "alpha/small", Attempts: 1, Delivered: true}, nil
+			}
+			var log bytes.Buffer
+			e := newEdge(t, f, func(c *Config) { c.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+			w := do(e, ask("POST", "/v1/chat/completions", body))
+			if got := w.Header().Get(headerPeer); got != want {
+				t.Errorf("peer %q: header %q, want %q", peer, got, want)
+			}
+			if !strings.Contains(log.String(), `"peer":"`+want+`"`) {
+				t.Errorf("peer %q: log %s", peer, log.String())
+			}
+		}
+	}
+}

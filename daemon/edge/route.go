@@ -146,10 +146,8 @@ func (x *exchange) answer(a walk.Attempt, body []byte) error {
 	if x.wrote {
 		return errEnded
 	}
-	x.option = string(a.Option.ID)
+	x.nameRunner(a)
 	h := x.w.Header()
-	h[headerOption] = []string{x.option}
-	h[headerAttempts] = []string{strconv.Itoa(a.Number)}
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	x.status, x.wrote = http.StatusOK, true
