@@ -17,6 +17,7 @@ import (
 	"github.com/multiformats/go-multiaddr"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/exec"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
@@ -36,6 +37,8 @@ type DeviceConfig struct {
 
 	// AnnounceEvery is the pause between two announcements; 0 is 15 minutes.
 	AnnounceEvery time.Duration
+	// Executor decides about work that other devices send; nil refuses it all.
+	Executor exec.Executor
 
 	// OnInvalidation: slot has a chain with seq and this prefix of the body's
 	// address (see [Prefix]). A hint: fetch.
@@ -66,6 +69,8 @@ type Device struct {
 	meter  meter
 	host   host.Host
 	gossip *gossip
+	exec   *exec.Server // of others' work
+	sent   *exec.Sent   // envelopes, with our work
 	cancel context.CancelFunc
 	group  sync.WaitGroup
 	once   sync.Once
@@ -114,7 +119,7 @@ func NewDevice(cfg DeviceConfig) (*Device, error) {
 	if cfg.AnnounceEvery == 0 {
 		cfg.AnnounceEvery = 15 * time.Minute
 	}
-	d := &Device{cfg: cfg, hub: hub, addrs: addrs, wake: make(chan struct{}, 1), opener: make(chan struct{}, 1)}
+	d := &Device{cfg: cfg, hub: hub, addrs: addrs, exec: exec.NewServer(cfg.Executor, cfg.Log), sent: exec.NewSent(), wake: make(chan struct{}, 1), opener: make(chan struct{}, 1)}
 	// The pinned hub is the only peer that this version dials. Peers that
 	// bind to each other extend this function, not the gater.
 	d.gater.may = func(p peer.ID) bool { return p == hub }
@@ -135,6 +140,7 @@ func (d *Device) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	d.host.SetStreamHandler(exec.Protocol, d.exec.Serve)
 	run, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
 	defer func() {
@@ -170,6 +176,7 @@ func (d *Device) Close() error {
 		}
 		d.endSession()
 		d.cancel()
+		d.exec.Close() // its submitters are told why
 		err = d.host.Close()
 		if d.gossip != nil {
 			d.gossip.group.Wait()

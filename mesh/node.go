@@ -21,6 +21,7 @@ import (
 	"github.com/multiformats/go-multiaddr"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/exec"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
 )
 
@@ -53,6 +54,7 @@ type limits struct {
 	accepts             float64
 	acceptBurst         int
 	spokes, spokesAPeer int // streams of the spoke, inbound
+	execs, execsAPeer   int // of exec, inbound and outbound each
 }
 
 // hubLimits hold 1,900 standing connections (about 70 MiB) and a burst of
@@ -62,8 +64,13 @@ var hubLimits = limits{conns: 2048, transient: 256, perAddress: 2048, streams: 1
 	accepts: 500, acceptBurst: 1000, spokes: spoke.Sessions, spokesAPeer: spoke.SessionsPerPeer + 2}
 
 // deviceLimits hold a LAN full of peers and no more.
-var deviceLimits = limits{conns: 256, transient: 64, perAddress: 128, streams: 4096, low: 32, high: 96, memory: 64 << 20,
-	accepts: 50, acceptBurst: 200}
+var deviceLimits = limits{conns: 256, transient: 64, perAddress: 128, streams: 4096, low: 32, high: 96, memory: 128 << 20,
+	accepts: 50, acceptBurst: 200, execs: exec.Streams + 32, execsAPeer: exec.StreamsPerPeer + 2}
+
+// streams allows n each way.
+func streams(n int) rcmgr.ResourceLimits {
+	return rcmgr.ResourceLimits{StreamsInbound: rcmgr.LimitVal(n), StreamsOutbound: rcmgr.LimitVal(n), Streams: rcmgr.LimitVal(2 * n)}
+}
 
 func (l limits) resources() (network.ResourceManager, error) {
 	base := rcmgr.DefaultLimits
@@ -76,11 +83,16 @@ func (l limits) resources() (network.ResourceManager, error) {
 			Streams: rcmgr.LimitVal(l.streams), StreamsInbound: rcmgr.LimitVal(l.streams / 2), FD: rcmgr.LimitVal(l.transient + 64)},
 		// One peer: two transports, both ends dialling at once, and a redial
 		// while the dead connection has not been noticed.
-		PeerDefault: rcmgr.ResourceLimits{ConnsInbound: 8, Conns: 12, StreamsInbound: 64, StreamsOutbound: 128, Streams: 160},
+		PeerDefault: rcmgr.ResourceLimits{ConnsInbound: 8, Conns: 12, StreamsInbound: 128, StreamsOutbound: 128, Streams: 256},
+		Protocol:    map[protocol.ID]rcmgr.ResourceLimits{}, ProtocolPeer: map[protocol.ID]rcmgr.ResourceLimits{},
 	}
 	if l.spokes > 0 {
-		partial.Protocol = map[protocol.ID]rcmgr.ResourceLimits{spoke.Protocol: {StreamsInbound: rcmgr.LimitVal(l.spokes), Streams: rcmgr.LimitVal(l.spokes)}}
-		partial.ProtocolPeer = map[protocol.ID]rcmgr.ResourceLimits{spoke.Protocol: {StreamsInbound: rcmgr.LimitVal(l.spokesAPeer), Streams: rcmgr.LimitVal(l.spokesAPeer)}}
+		partial.Protocol[spoke.Protocol] = rcmgr.ResourceLimits{StreamsInbound: rcmgr.LimitVal(l.spokes), Streams: rcmgr.LimitVal(l.spokes)}
+		partial.ProtocolPeer[spoke.Protocol] = rcmgr.ResourceLimits{StreamsInbound: rcmgr.LimitVal(l.spokesAPeer), Streams: rcmgr.LimitVal(l.spokesAPeer)}
+	}
+	if l.execs > 0 {
+		partial.Protocol[exec.Protocol] = streams(l.execs)
+		partial.ProtocolPeer[exec.Protocol] = streams(l.execsAPeer)
 	}
 	return rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(partial.Build(base.Scale(l.memory, 2*l.conns))),
 		rcmgr.WithMetricsDisabled(),

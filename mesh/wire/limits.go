@@ -27,6 +27,27 @@ const MaxInvalidation = 512
 // hundred capabilities.
 const MaxAnnounce = 48 << 10
 
+// Bounds of an exec stream, in bytes.
+const (
+	// MaxExecOpen bounds the first frame: a body, its head, a membership, an
+	// extension and a request, all of the largest.
+	MaxExecOpen = 704 << 10
+	// MaxExecPayload is the most that any executor takes; its owner's limit is
+	// far lower.
+	MaxExecPayload = 64 << 20
+	// MaxExecData bounds the bytes of one data frame. Small, so that streams
+	// that share a connection take turns.
+	MaxExecData = 16 << 10
+	// MaxExecChunk bounds a chunk that comes in parts: a plain answer is one
+	// chunk, and adapters let none through that is longer.
+	MaxExecChunk = 64 << 20
+	// MaxExecAnswer bounds an upstream's refusal that is passed through. A longer
+	// one is cut by whoever makes the trailer.
+	MaxExecAnswer = 64 << 10
+	// MaxExecReply bounds one frame of an executor: a trailer with an answer.
+	MaxExecReply = 72 << 10
+)
+
 // Caps of lists and strings. Each is far above what an honest device needs
 // and far below what would hurt its reader.
 const (
@@ -51,6 +72,11 @@ const (
 	maxScopeHash    = 32
 	maxPrefix       = 16 // of a CID: enough to notice a difference
 	maxCertificate  = 64 // a SHA-256, also in multihash form
+	maxExecRequest  = 32 << 10
+	maxToken        = 16 << 10
+	maxID           = 128 // transactions, requests, hashes in text
+	maxAttempts     = 256
+	maxSignature    = 512 // 64, or its text form
 	maxCount        = 1 << 40
 	maxSequence     = 1 << 62
 )

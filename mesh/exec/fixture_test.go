@@ -1,0 +1,215 @@
+package exec_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/security/noise"
+	quic "github.com/libp2p/go-libp2p/p2p/transport/quic"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/exec"
+	"github.com/chordwheel/chordwheel/mesh/sim"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// desk admits what a test lets it. The request frame of these tests holds the
+// payload's terms only: what a real executor verifies is not this package's.
+type desk struct {
+	refuse error
+	terms  func(*exec.Terms) // may change them
+	run    func(ctx context.Context, payload []byte, emit exec.Emit) wire.ExecTrailer
+	sign   func(*wire.ExecTrailer)
+
+	mu       sync.Mutex
+	opened   []wire.ExecOpen
+	from     chain.PeerID
+	ran      int
+	released int
+}
+
+func (d *desk) Admit(_ context.Context, from chain.PeerID, open *wire.ExecOpen) (exec.Job, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.opened, d.from = append(d.opened, *open), from
+	if d.refuse != nil {
+		return nil, d.refuse
+	}
+	return &job{desk: d, open: open}, nil
+}
+
+func (d *desk) counts() (admitted, ran, released int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.opened), d.ran, d.released
+}
+
+type job struct {
+	desk *desk
+	open *wire.ExecOpen
+}
+
+func (j *job) Terms() exec.Terms {
+	var t terms
+	if err := chain.Unmarshal(j.open.Request, &t); err != nil {
+		panic(err)
+	}
+	out := exec.Terms{PayloadBytes: t.Bytes, PayloadHash: t.Hash}
+	if j.desk.terms != nil {
+		j.desk.terms(&out)
+	}
+	return out
+}
+
+func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.ExecTrailer {
+	j.desk.mu.Lock()
+	j.desk.ran++
+	j.desk.mu.Unlock()
+	return j.desk.run(ctx, payload, emit)
+}
+
+func (j *job) Sign(t *wire.ExecTrailer) {
+	if j.desk.sign != nil {
+		j.desk.sign(t)
+	}
+}
+
+func (j *job) Release() {
+	j.desk.mu.Lock()
+	defer j.desk.mu.Unlock()
+	j.desk.released++
+}
+
+type terms struct {
+	Bytes int64  `cbor:"bytes"`
+	Hash  []byte `cbor:"hash"`
+}
+
+// opening is the frame for a payload.
+func opening(t testing.TB, payload []byte) *wire.ExecOpen {
+	t.Helper()
+	sum := sha256.Sum256(payload)
+	b, err := chain.Marshal(&terms{int64(len(payload)), sum[:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &wire.ExecOpen{Request: b}
+}
+
+// echo answers with the payload in one chunk.
+func echo(_ context.Context, payload []byte, emit exec.Emit) wire.ExecTrailer {
+	if err := emit(payload, true, false); err != nil {
+		return wire.ExecTrailer{Class: chain.Canceled}
+	}
+	return wire.ExecTrailer{Class: chain.OK, Used: 1}
+}
+
+// pair is an executor and a submitter that are connected.
+type pair struct {
+	t         testing.TB
+	desk      *desk
+	server    *exec.Server
+	executor  host.Host
+	submitter host.Host
+}
+
+func serve(t testing.TB, d *desk, executor, submitter host.Host) *pair {
+	t.Helper()
+	p := &pair{t: t, desk: d, executor: executor, submitter: submitter,
+		server: exec.NewServer(d, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})))}
+	executor.SetStreamHandler(exec.Protocol, p.server.Serve)
+	if err := submitter.Connect(t.Context(), peer.AddrInfo{ID: executor.ID(), Addrs: executor.Addrs()}); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *pair) stream() network.Stream {
+	p.t.Helper()
+	s, err := p.submitter.NewStream(p.t.Context(), p.executor.ID(), exec.Protocol)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+// do makes one attempt and gives what came, joined and by chunk.
+func (p *pair) do(ctx context.Context, payload []byte) (chunks []string, trailer wire.ExecTrailer, err error) {
+	p.t.Helper()
+	trailer, err = exec.Do(ctx, p.stream(), opening(p.t, payload), payload, func(data []byte, _, _ bool) error {
+		chunks = append(chunks, string(data))
+		return nil
+	})
+	return chunks, trailer, err
+}
+
+// settled waits until the server has no stream.
+func (p *pair) settled(within time.Duration) {
+	p.t.Helper()
+	for end := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
+		n, _ := p.server.Open()
+		if n == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("%d streams are left", n)
+		}
+	}
+}
+
+// simulated runs story in a time bubble, on a network with 5 ms a way.
+func simulated(t *testing.T, d *desk, story func(t *testing.T, p *pair)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := sim.New(sim.Config{Nodes: 3})
+		defer n.Close()
+		var hosts []host.Host
+		for i := range 2 {
+			h, err := n.HostFactory(i)(libp2p.ResourceManager(&network.NullResourceManager{}), libp2p.DisableMetrics())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.Close()
+			hosts = append(hosts, h)
+		}
+		p := serve(t, d, hosts[0], hosts[1])
+		defer p.server.Close()
+		story(t, p)
+	})
+}
+
+var transports = map[string]string{"tcp": "/ip4/127.0.0.1/tcp/0", "quic": "/ip4/127.0.0.1/udp/0/quic-v1"}
+
+// loopback makes a host on a real socket.
+func loopback(t testing.TB, address string) host.Host {
+	t.Helper()
+	h, err := libp2p.New(libp2p.ListenAddrStrings(address), libp2p.Transport(tcp.NewTCPTransport), libp2p.Transport(quic.NewTransport),
+		libp2p.Security(noise.ID, noise.New), libp2p.ResourceManager(&network.NullResourceManager{}), libp2p.DisableMetrics(), libp2p.DisableRelay())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+// real runs story on each transport.
+func real(t *testing.T, d func() *desk, story func(t *testing.T, p *pair)) {
+	t.Helper()
+	for name, address := range transports {
+		t.Run(name, func(t *testing.T) {
+			p := serve(t, d(), loopback(t, address), loopback(t, address))
+			defer p.server.Close()
+			story(t, p)
+		})
+	}
+}

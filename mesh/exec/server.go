@@ -1,0 +1,309 @@
+package exec
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// Caps of one server. How many jobs run is the [Executor]'s; these bound what
+// streams cost that are no jobs yet, or never.
+const (
+	StreamsPerPeer = 64
+	Streams        = 256
+	small          = 16 << 10  // opening frames up to here need no room
+	openRoom       = 16 << 20  // for larger ones, together
+	payloadRoom    = 192 << 20 // for payloads of admitted jobs, together
+)
+
+// Server is the executor's half. Give its Serve to the host as the stream handler.
+type Server struct {
+	executor Executor
+	log      *slog.Logger
+	ctx      context.Context // of the jobs; ends with Close
+	cancel   context.CancelFunc
+	opening  *wire.Room
+	payloads *wire.Room
+
+	mu      sync.Mutex
+	closed  bool
+	streams map[network.Stream]struct{}
+	perPeer map[peer.ID]int
+	group   sync.WaitGroup
+
+	refused atomic.Uint64
+}
+
+// NewServer makes a server; it starts nothing. A nil executor refuses everything.
+func NewServer(executor Executor, log *slog.Logger) *Server {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Server{executor: executor, log: log, ctx: ctx, cancel: cancel, opening: wire.NewRoom(openRoom), payloads: wire.NewRoom(payloadRoom),
+		streams: map[network.Stream]struct{}{}, perPeer: map[peer.ID]int{}}
+}
+
+// Open gives the number of streams, and how many were refused for want of room
+// since the start.
+func (s *Server) Open() (streams int, refused uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams), s.refused.Load()
+}
+
+// Close ends every job, resets its stream, and waits for all of it. Streams that
+// come later are reset.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.cancel()
+	for stream := range s.streams {
+		_ = stream.ResetWithError(network.StreamShutdown)
+	}
+	s.mu.Unlock()
+	s.group.Wait()
+}
+
+// Serve runs one stream to its end.
+func (s *Server) Serve(stream network.Stream) {
+	from := stream.Conn().RemotePeer()
+	if !s.enter(stream, from) {
+		s.refused.Add(1)
+		_ = stream.ResetWithError(network.StreamResourceLimitExceeded) // nothing ran
+		return
+	}
+	defer s.leave(stream, from)
+	err := s.serve(stream, chain.PeerID(from.String()))
+	if err == nil {
+		_ = stream.Close()
+		return
+	}
+	s.log.Debug("exec stream broken off", "peer", from.String(), "error", err)
+	_ = stream.ResetWithError(s.resetCode(err))
+}
+
+// resetCode is what a submitter is told of err.
+func (s *Server) resetCode(err error) network.StreamErrorCode {
+	switch {
+	case s.ctx.Err() != nil:
+		return network.StreamShutdown
+	case errors.Is(err, errNoRoom):
+		s.refused.Add(1)
+		return network.StreamResourceLimitExceeded
+	}
+	return network.StreamProtocolViolation
+}
+
+func (s *Server) enter(stream network.Stream, from peer.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.perPeer[from] >= StreamsPerPeer || len(s.streams) >= Streams {
+		return false
+	}
+	s.streams[stream] = struct{}{}
+	s.perPeer[from]++
+	s.group.Add(1)
+	return true
+}
+
+func (s *Server) leave(stream network.Stream, from peer.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.streams, stream)
+	if s.perPeer[from]--; s.perPeer[from] == 0 {
+		delete(s.perPeer, from)
+	}
+	s.group.Done()
+}
+
+var errNoRoom = errors.New("no room for a frame of this size now")
+
+// serve does what Serve promises; after an error the stream is to be reset.
+func (s *Server) serve(stream network.Stream, from chain.PeerID) error {
+	if s.executor == nil {
+		return s.refuse(stream, nil, from, wire.RefuseExec(wire.ExecSharingOff, "this device runs no work of others"))
+	}
+	in := bufio.NewReaderSize(stream, 4096)
+	_ = stream.SetReadDeadline(time.Now().Add(openTimeout))
+	open, err := s.readOpen(in)
+	if errors.Is(err, wire.ErrMessage) || errors.Is(err, chain.ErrEncoding) {
+		return s.refuse(stream, in, from, wire.RefuseExec(wire.ExecProtocol, "%s", chain.ClipTo(err.Error(), 200)))
+	}
+	if err != nil {
+		return err
+	}
+	job, err := s.executor.Admit(s.ctx, from, open)
+	if err != nil {
+		return s.refuse(stream, in, from, err)
+	}
+	defer job.Release()
+	terms := job.Terms()
+	payload, err := s.readPayload(stream, in, terms)
+	defer s.payloads.Give(int64(cap(payload)))
+	if err != nil {
+		var refusal *wire.ExecRefusal
+		if errors.As(err, &refusal) {
+			return s.refuse(stream, in, from, refusal)
+		}
+		return err
+	}
+	return s.run(stream, in, job, terms, payload)
+}
+
+// readOpen reads the opening frame, with room for it where it is large.
+func (s *Server) readOpen(in *bufio.Reader) (*wire.ExecOpen, error) {
+	size, err := wire.PeekLength(in)
+	if err != nil {
+		return nil, err
+	}
+	if size > small && size <= wire.MaxExecOpen { // what is larger is refused below
+		if !s.opening.Take(size) {
+			return nil, errNoRoom
+		}
+		defer s.opening.Give(size)
+	}
+	open := new(wire.ExecOpen)
+	return open, wire.Read(in, wire.MaxExecOpen, open)
+}
+
+// readPayload reads the payload and compares it with what was signed. The caller
+// gives its room back, also after an error.
+func (s *Server) readPayload(stream network.Stream, in *bufio.Reader, terms Terms) ([]byte, error) {
+	size := terms.PayloadBytes
+	if size < 0 || size > wire.MaxExecPayload {
+		return nil, wire.RefuseExec(wire.ExecTooLarge, "a payload of %d bytes, at most %d", size, wire.MaxExecPayload)
+	}
+	if !s.payloads.Take(size) {
+		return nil, wire.RefuseExec(wire.ExecBusy, "no room for a payload of %d bytes now", size)
+	}
+	// The room is for all of it; memory is taken as it arrives.
+	_ = stream.SetReadDeadline(time.Now().Add(payloadGrace + time.Duration(size/payloadRate)*time.Second))
+	payload, err := readFull(in, int(size))
+	s.payloads.Give(size - int64(cap(payload)))
+	if err != nil {
+		return payload, err
+	}
+	if sum := sha256.Sum256(payload); !bytes.Equal(sum[:], terms.PayloadHash) {
+		return payload, wire.RefuseExec(wire.ExecPayloadMismatch, "the payload is not the one that was signed")
+	}
+	return payload, nil
+}
+
+// readFull reads n bytes into memory that grows with what arrives.
+func readFull(in io.Reader, n int) ([]byte, error) {
+	b := make([]byte, 0, min(n, small))
+	for len(b) < n {
+		if len(b) == cap(b) {
+			grown := make([]byte, len(b), min(2*cap(b), n))
+			copy(grown, b)
+			b = grown
+		}
+		got, err := in.Read(b[len(b):cap(b)])
+		b = b[:len(b)+got]
+		if err != nil && len(b) < n {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+// run runs the job, and reads grants until the stream ends.
+func (s *Server) run(stream network.Stream, in *bufio.Reader, job Job, terms Terms, payload []byte) error {
+	until := terms.Until
+	if until.IsZero() {
+		until = time.Now().Add(longest)
+	}
+	left, leave := context.WithCancelCause(s.ctx)
+	defer leave(nil)
+	ctx, cancel := context.WithDeadline(left, until)
+	defer cancel()
+	_ = stream.SetReadDeadline(time.Time{})
+	answer := &answer{ctx: ctx, stream: stream, credit: newCredit()}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		leave(readGrants(in, answer.credit))
+	}()
+	trailer := job.Run(ctx, payload, answer.emit)
+	err := answer.end(job, trailer, s.log)
+	if err == nil {
+		err = stream.CloseWrite()
+	}
+	if err != nil {
+		cause := context.Cause(left) // why the submitter's side ended, if that came first
+		_ = stream.ResetWithError(s.resetCode(cause))
+		<-ended
+		return errors.Join(err, cause)
+	}
+	_ = stream.SetReadDeadline(time.Now().Add(lingerTimeout))
+	<-ended
+	if cause := context.Cause(left); !errors.Is(cause, io.EOF) {
+		_ = stream.Reset() // it has the trailer or never will
+	}
+	return nil
+}
+
+// readGrants takes grants until the stream ends, one way or another: its error is
+// why. An end in order, io.EOF, is one only after the trailer.
+func readGrants(in *bufio.Reader, c *credit) error {
+	for {
+		n, err := binary.ReadUvarint(in)
+		if err != nil {
+			return err
+		}
+		if err := c.grant(n); err != nil {
+			return err
+		}
+	}
+}
+
+// refuse says no and waits a little for the submitter to end the stream, so that
+// the refusal is not overtaken by a reset. What still comes of the payload is read
+// and dropped.
+func (s *Server) refuse(stream network.Stream, in *bufio.Reader, from chain.PeerID, why error) error {
+	var r *wire.ExecRefusal
+	if !errors.As(why, &r) {
+		s.log.Error("admitting a peer's work failed", "peer", string(from), "error", why)
+		r = wire.RefuseExec(wire.ExecInternal, "it failed to decide; its log says why")
+	}
+	if s.ctx.Err() != nil {
+		r = wire.RefuseExec(wire.ExecShutdown, "it is stopping")
+	}
+	if r.Validate() != nil {
+		r = wire.RefuseExec(wire.ExecInternal, "it refused with a message that cannot be sent")
+	}
+	s.log.Debug("refused a peer's work", "peer", string(from), "code", string(r.Code), "reason", r.Message)
+	_ = stream.SetDeadline(time.Now().Add(refuseTimeout))
+	if err := wire.Write(stream, &wire.ExecReply{Refusal: r}); err != nil {
+		return err
+	}
+	if err := stream.CloseWrite(); err != nil {
+		return err
+	}
+	if in == nil {
+		in = bufio.NewReaderSize(stream, 512)
+	}
+	for {
+		if _, err := in.Discard(4096); err != nil {
+			if !errors.Is(err, io.EOF) {
+				_ = stream.Reset()
+			}
+			return nil
+		}
+	}
+}
