@@ -237,16 +237,17 @@ func (h *Hub) CatalogueRefused(ctx context.Context, why string) error {
 
 // keepLearned writes what changed since the last time, in one sync.
 func (h *Hub) keepLearned() error {
-	records := map[string]any{}
-	for _, r := range h.book.Dirty() {
-		b, err := r.Encode()
-		if err != nil {
-			return err
-		}
-		records[r.Key.String()] = b
-	}
-	if len(records) == 0 {
+	dirty := h.book.Dirty()
+	if len(dirty) == 0 {
 		return nil
 	}
-	return h.cfg.Storage.Bucket(bucketLearned).PutAll(records)
+	records := make(map[string]any, len(dirty))
+	for key, b := range dirty {
+		records[key] = b
+	}
+	err := h.cfg.Storage.Bucket(bucketLearned).PutAll(records)
+	if err != nil {
+		h.book.Unkept(dirty)
+	}
+	return err
 }

@@ -204,6 +204,7 @@ func (h *Hub) revoke(have *fleet.Device, why string) error {
 	if err := h.keepDevice(&d); err != nil {
 		return err
 	}
+	h.book.Forget(d.Peer)
 	if err := h.rotateTopics(d.Scopes, now); err != nil {
 		return err
 	}

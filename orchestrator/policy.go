@@ -82,7 +82,7 @@ func (h *Hub) providers(p catalog.Primitive, w catalog.Workspace, reach fleet.Re
 				Geo: provider.Geo, Prior: priorOf(m.Prior), Withheld: slices.Contains(p.Withheld, id),
 			}
 			c.Option.Keys, c.Unreachable = keys(provider, w, p, reach)
-			h.estimate(&c, p.Name, now)
+			h.estimate(&c, p.Name, reach, now)
 			list = append(list, c)
 		}
 	}
@@ -157,7 +157,7 @@ func (h *Hub) slots(p catalog.Primitive, reach fleet.Reach, now time.Time) []res
 		case !reach.Any(requires, nil):
 			c.Unreachable = "no device of the scope has " + list(requires)
 		}
-		h.estimate(&c, p.Name, now)
+		h.estimate(&c, p.Name, reach, now)
 		candidates = append(candidates, c)
 	}
 	return candidates
@@ -172,7 +172,7 @@ func (h *Hub) locals(p catalog.Primitive, reach fleet.Reach, now time.Time) []re
 		if p.Source.Data != chain.AnyData {
 			c.Option.Data = p.Source.Data
 		}
-		h.estimate(&c, p.Name, now)
+		h.estimate(&c, p.Name, reach, now)
 		candidates = append(candidates, c)
 	}
 	return candidates
@@ -183,9 +183,11 @@ func priorOf(p catalog.Prior) resolve.Prior {
 	return resolve.Prior{Latency: latency, FailureLatency: latency, Reliability: p.Reliability}
 }
 
-// estimate corrects what was declared of a candidate by what was reported.
-func (h *Hub) estimate(c *resolve.Candidate, p chain.Primitive, now time.Time) {
-	c.Estimates = h.book.Estimates(learn.Key{Primitive: p, Option: c.Option.ID}, c.Prior, now)
+// estimate corrects what was declared of a candidate by what was reported, where
+// it can from the part of the fleet that the scope's devices are in.
+func (h *Hub) estimate(c *resolve.Candidate, p chain.Primitive, reach fleet.Reach, now time.Time) {
+	in := learn.Segment{Geo: reach.Tag("geo:"), Class: reach.Tag("net:")}
+	c.Estimates = h.book.Estimates(learn.Key{Primitive: p, Option: c.Option.ID}, in, c.Prior, now)
 }
 
 // preferred spells a workspace's list out: a pattern stands for the candidates

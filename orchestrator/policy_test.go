@@ -2,7 +2,6 @@ package orchestrator_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/chordwheel/chordwheel/mesh/wire"
 	"github.com/chordwheel/chordwheel/orchestrator"
 	"github.com/chordwheel/chordwheel/orchestrator/catalog"
+	"github.com/chordwheel/chordwheel/orchestrator/learn"
 	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
@@ -274,6 +274,12 @@ func TestSlowIsNotFailed(t *testing.T) {
 		d := r.joined("a", "key:alpha", "key:beta")
 		d.order(home)
 		d.report("alpha/small", chain.OK, 30, 20*time.Second)
+		wantOrder(t, d.order(home), "alpha/small", "beta/small") // one device is not the fleet
+		for _, name := range []string{"b", "c", "d", "e"} {
+			r.joined(name, "key:alpha", "key:beta").report("alpha/small", chain.OK, 30, 20*time.Second)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		wantOrder(t, d.order(home), "beta/small", "alpha/small")
 		before := latency(t, r, "beta/small")
 		d.report("beta/small", chain.Status, 3, time.Millisecond)
@@ -399,19 +405,17 @@ func TestCountsOnce(t *testing.T) {
 				}
 			}
 			r.stop()
-			var learned struct {
-				Successes, Failures uint64
-			}
-			for _, b := range d.buckets["hub-learned"] {
+			book := learn.NewBook()
+			for key, b := range d.buckets["hub-learned"] {
 				var raw []byte
 				if err := chain.Unmarshal(b, &raw); err != nil {
 					t.Fatal(err)
 				}
-				if err := json.Unmarshal(raw, &learned); err != nil {
+				if err := book.Restore(key, raw); err != nil {
 					t.Fatal(err)
 				}
 			}
-			successes, failures = learned.Successes, learned.Failures
+			successes, failures = book.Totals(learn.Key{Primitive: home.Primitive, Option: "alpha/small"})
 		})
 		return successes, failures
 	}

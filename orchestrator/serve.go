@@ -124,7 +124,7 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (touched m
 		_, _, declared := h.catalogue.Option(id)
 		return declared || h.press.Offers(s, id)
 	}
-	at := r.To.Time()
+	at, batch := r.To.Time(), h.book.Batch(reporter(d), now)
 	for i := range r.Counters {
 		c := &r.Counters[i]
 		if !ours(c.Slot, c.Option) {
@@ -137,11 +137,11 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (touched m
 			}
 		}
 		key := learn.Key{Primitive: c.Slot.Primitive, Option: c.Option}
-		h.book.Count(key, d.Peer, c.Outcomes[chain.OK], failures, at)
+		batch.Count(key, c.Outcomes[chain.OK], failures, at)
 		touched[c.Slot] = true
 		if c.Outcomes[chain.OK]+failures > 0 {
 			_, _, before := h.book.Suspect(key, now)
-			h.book.Last(key, d.Peer, c.LastOK, at)
+			batch.Last(key, c.LastOK, at)
 			_, _, after := h.book.Suspect(key, now)
 			turned = turned || before != after
 		}
@@ -149,11 +149,16 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (touched m
 	for i := range r.Measurements {
 		m := &r.Measurements[i]
 		if ours(m.Slot, m.Option) && (m.Class == chain.OK || m.Class.Blames()) {
-			h.book.Time(learn.Key{Primitive: m.Slot.Primitive, Option: m.Option}, d.Peer, m.Total.Duration(), m.Class == chain.OK, m.At.Time())
+			batch.Time(learn.Key{Primitive: m.Slot.Primitive, Option: m.Option}, m.Total.Duration(), m.Class == chain.OK, m.At.Time())
 			touched[m.Slot] = true
 		}
 	}
 	return touched, turned
+}
+
+// reporter is a device as the book weighs its word.
+func reporter(d *fleet.Device) learn.Reporter {
+	return learn.Reporter{Peer: d.Peer, Network: d.Network, Since: d.Enrolled, Segment: learn.Segment{Geo: d.Tag("geo:"), Class: d.Tag("net:")}}
 }
 
 // Fetch signs the head of a chain for a member of its scope; the body comes

@@ -111,7 +111,7 @@ func (h *Hub) load() error {
 		each(h, bucketConflicts, func(_ string, c fleet.Conflict) error { h.fleet.AddConflict(c); return nil }),
 		each(h, bucketInvitations, func(hash string, i invitation) error { h.invitations[hash] = i; return nil }),
 		each(h, bucketTopics, func(scope string, t topic) error { h.topics[chain.ScopeID(scope)] = t; return nil }),
-		each(h, bucketLearned, func(_ string, b []byte) error { return h.book.Restore(b) }),
+		each(h, bucketLearned, func(key string, b []byte) error { return h.book.Restore(key, b) }),
 		h.loadEditions(),
 	)
 }

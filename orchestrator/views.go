@@ -172,12 +172,13 @@ func (h *Hub) Status(ctx context.Context) (Status, error) {
 
 func (h *Hub) status(addrs []string) Status {
 	_, bodies := h.press.Counts()
+	learned, _ := h.book.Len()
 	s := Status{
 		Kind: "hub", Version: h.cfg.Version, Name: h.cfg.Name, Mesh: h.cfg.Mesh, PeerID: h.PeerID(), Addresses: addrs, Started: h.started.UTC(),
 		Catalogue: CatalogueView{Loaded: h.reloaded.UTC(), Refused: h.unread, Providers: len(h.catalogue.Providers), Primitives: len(h.catalogue.Primitives),
 			Workspaces: len(h.catalogue.Workspaces)},
 		Devices: []DeviceView{}, Conflicts: []ConflictView{}, Chains: h.summaries(), Bodies: bodies, Invitations: len(h.invitations),
-		Learned: h.book.Len(), Refused: map[string]uint64{}, Alarms: append([]Alarm{}, h.alarms...),
+		Learned: learned, Refused: map[string]uint64{}, Alarms: append([]Alarm{}, h.alarms...),
 	}
 	for _, p := range h.catalogue.Providers {
 		s.Catalogue.Models += len(p.Models)

@@ -44,6 +44,7 @@ const (
 	window         = 16 // observations that a shift is looked for in
 	unclipped      = 10 // doublings of the clip that amount to none
 	maxCorrection  = 4.0
+	heaviest       = 1e15 // no observation weighs more: sums of weights stay numbers
 )
 
 // Estimate is what is known of one thing. The zero value knows nothing. It is
@@ -76,14 +77,17 @@ func (a Axis) Observe(e Estimate, x, weight float64, at time.Time) (Estimate, er
 	}
 	moment := chain.InstantOf(at)
 	if e.Samples == 0 {
+		weight = min(weight, heaviest)
 		return Estimate{Mean: y, Weight: weight, Deviation: startDeviation, DeviationWeight: PriorWeight, Newest: moment, Samples: 1}, nil
 	}
+	was := e
+	weight = min(weight, heaviest)
 	if moment >= e.Newest {
-		fade := a.fade(e.Newest, moment)
+		fade := a.Fade(e.Newest, moment)
 		e.Weight *= fade
 		e.DeviationWeight *= fade
 		e.Newest = moment
-	} else if weight *= a.fade(moment, e.Newest); weight == 0 {
+	} else if weight *= a.Fade(moment, e.Newest); weight == 0 {
 		return e, nil // too old to count at all
 	}
 	y = a.clip(&e, y)
@@ -94,7 +98,30 @@ func (a Axis) Observe(e Estimate, x, weight float64, at time.Time) (Estimate, er
 	e.Deviation += (away - e.Deviation) * (weight / e.DeviationWeight)
 	e.Deviation = max(e.Deviation, leastDeviation)
 	e.Samples++
+	if !finite(e.Mean, e.Deviation, e.Weight, e.DeviationWeight) {
+		return was, fmt.Errorf("%w: %g is too far from what was seen", ErrValue, x)
+	}
 	return e, nil
+}
+
+func finite(values ...float64) bool {
+	for _, v := range values {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// Rebase gives e as it is to be used at now: where its newest observation lies
+// more than [chain.Leeway] in the future, a clock was wrong, and that observation counts as
+// made now. Without it everything measured since would be too late to count,
+// for as long as the clock was ahead.
+func (e Estimate) Rebase(now time.Time) Estimate {
+	if e.Samples > 0 && e.Newest > chain.InstantOf(now.Add(chain.Leeway)) {
+		e.Newest = chain.InstantOf(now)
+	}
+	return e
 }
 
 // clip holds y within the bounds of e, and widens them when e seems to have
@@ -124,12 +151,12 @@ func (a Axis) clip(e *Estimate, y float64) float64 {
 	return min(max(y, e.Mean-bound), e.Mean+bound)
 }
 
-// fade is what is left of a weight from one moment to a later one.
-func (a Axis) fade(from, to chain.Instant) float64 {
+// Fade is what is left of a weight from one moment to a later one: 0 to 1.
+func (a Axis) Fade(from, to chain.Instant) float64 {
 	if to <= from {
 		return 1
 	}
-	return math.Exp2(-float64(to-from) / float64(a.HalfLife.Milliseconds()))
+	return math.Exp2((float64(from) - float64(to)) / float64(a.HalfLife.Milliseconds()))
 }
 
 // Space takes a natural value into the axis's own space.
@@ -153,7 +180,7 @@ func (a Axis) Natural(y float64) float64 {
 // the fading, so that an unused thing is soon back at its prior and tried again,
 // however much was known of it.
 func (a Axis) Weight(e Estimate, now time.Time) float64 {
-	return min(e.Weight, MaxWeight) * a.fade(e.Newest, chain.InstantOf(now))
+	return min(e.Weight, MaxWeight) * a.Fade(e.Newest, chain.InstantOf(now))
 }
 
 // Pull gives the value to use for a mean of some weight beside a prior, all in

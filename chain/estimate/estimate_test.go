@@ -128,6 +128,42 @@ func TestImpossibleObservationsChangeNothing(t *testing.T) {
 	}
 }
 
+func TestSumsStayNumbers(t *testing.T) {
+	var e estimate.Estimate
+	for _, x := range []float64{1e308, -1e308, 1e308} {
+		before := e
+		next, err := plain.Observe(e, x, math.MaxFloat64, at(0))
+		if err != nil && (next != before || !errors.Is(err, estimate.ErrValue)) {
+			t.Fatalf("refused, but %+v became %+v: %v", before, next, err)
+		}
+		if e = next; math.IsInf(e.Mean+e.Deviation+e.Weight, 0) || math.IsNaN(e.Mean+e.Deviation+e.Weight) {
+			t.Fatalf("after %g: %+v", x, e)
+		}
+	}
+	e = feed(t, latency, estimate.Estimate{}, sample{2, 1, 0})
+	for _, moment := range []time.Time{{}, time.UnixMilli(math.MinInt64), time.UnixMilli(math.MaxInt64), at(0)} {
+		next, err := latency.Observe(e, 3, 1, moment)
+		if v := latency.Expected(next, 1, at(0)); err != nil || !(v > 0.9 && v < 4) {
+			t.Errorf("at %v: %g, %+v %v", moment, v, next, err)
+		}
+	}
+}
+
+func TestAClockThatWasAheadIsForgiven(t *testing.T) {
+	ahead := feed(t, latency, estimate.Estimate{}, sample{50, 1, 1e7})
+	if e := feed(t, latency, ahead, sample{2, 1, 0}); e.Weight > 1 {
+		t.Fatal("the test needs an observation that is too late to count")
+	}
+	e := ahead.Rebase(at(0))
+	for i := range 50 {
+		e = feed(t, latency, e, sample{2, 1, float64(i)})
+	}
+	near(t, "value", latency.Value(e, 2, at(50)), 2.2, .3)
+	if now := feed(t, latency, estimate.Estimate{}, sample{2, 1, .9}); now.Rebase(at(0)) != now {
+		t.Error("less than a minute ahead is no wrong clock")
+	}
+}
+
 func TestDeviationStartsWideAndHasAFloor(t *testing.T) {
 	e := feed(t, latency, estimate.Estimate{}, sample{2, 1, 0})
 	near(t, "after one sample", e.Deviation, .4, 1e-12)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/member"
@@ -34,7 +35,8 @@ type Device struct {
 	Declared []chain.Capability `cbor:"declared,omitempty"`
 	Locals   []wire.LocalOption `cbor:"locals,omitempty"`
 	Metered  bool               `cbor:"metered,omitempty"`
-	Seen     chain.Instant      `cbor:"seen"` // its last word
+	Network  string             `cbor:"network,omitempty"` // the /24 or /48 that it was last heard from
+	Seen     chain.Instant      `cbor:"seen"`              // its last word
 	Boots    []Boot             `cbor:"boots,omitempty"`
 }
 
@@ -85,6 +87,18 @@ func (d *Device) Has(all ...chain.Capability) bool {
 		}
 	}
 	return true
+}
+
+// Tag gives what the device was granted to declare after a prefix such as "geo:": the
+// first by the alphabet, or "".
+func (d *Device) Tag(prefix string) string {
+	best := ""
+	for _, c := range d.Declared {
+		if value, ok := strings.CutPrefix(string(c), prefix); ok && value != "" && (best == "" || value < best) && d.Allows(c) {
+			best = value
+		}
+	}
+	return best
 }
 
 // Active reports whether the device counts as a member at now.

@@ -35,6 +35,20 @@ func (r Reach) Any(all, oneOf []chain.Capability) bool {
 	})
 }
 
+// Tag gives what all members declare after a prefix such as "geo:", or "" where they
+// differ.
+func (r Reach) Tag(prefix string) string {
+	common := ""
+	for i, d := range r.members {
+		t := d.Tag(prefix)
+		if t == "" || i > 0 && t != common {
+			return ""
+		}
+		common = t
+	}
+	return common
+}
+
 // Locals gives the local options that members declare for p, by id: each once,
 // without what concerns its own device only (address, keys). A member that was not
 // granted "execute:P" declares in vain, and so does one that lacks what requires

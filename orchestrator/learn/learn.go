@@ -1,13 +1,14 @@
-// Package learn owns what the fleet's reports say about options: one estimate
-// per axis for each option of a primitive, over all devices together. It is
-// pure: time comes in, and keeping records on disk is the hub's business. It
-// knows neither devices' reports nor the catalogue: counts and times come in,
-// estimates beside a prior go out.
+// Package learn owns what the fleet's reports say about options: for each option
+// of a primitive what every device measured, kept apart by device, and what that
+// comes to over all of them. A device is a witness, and may err or lie; so times
+// are a weighted median over devices and counts are bounded per device before they are
+// pooled. It is pure: time comes in, and keeping records on disk is the hub's
+// business. It knows neither reports nor the catalogue: counts and times come
+// in, estimates beside a prior go out. The arithmetic and its reasons stand in
+// docs/learning.md.
 package learn
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
 	"time"
 
@@ -26,190 +27,171 @@ type Key struct {
 // String gives "primitive option", the key's form on disk.
 func (k Key) String() string { return string(k.Primitive) + " " + string(k.Option) }
 
-// Record is what is known of one key.
-type Record struct {
-	Key         Key                            `json:"key"`
-	Latency     estimate.Estimate              `json:"latency"`     // seconds, given success
-	Failure     estimate.Estimate              `json:"failure"`     // seconds, given failure
-	Reliability estimate.Estimate              `json:"reliability"` // share of successes
-	Successes   uint64                         `json:"successes"`   // ever
-	Failures    uint64                         `json:"failures"`    // ever
-	Devices     map[chain.PeerID]chain.Instant `json:"devices"`     // the latest to report, at most maxDevices
-
-	last map[chain.PeerID]attempt // each device's newest attempt; not kept, for it is of no use after 15 min
+// Segment is a part of the fleet that may see an option differently. "" means
+// any, or not known.
+type Segment struct {
+	Geo   string // where the device is: "IN", "IN-KA"
+	Class string // of its network: "residential", "mobile"
 }
 
-// attempt is how a device's newest one ended.
-type attempt struct {
-	at chain.Instant
-	ok bool
+// Reporter is a device whose measurements come in.
+type Reporter struct {
+	Peer    chain.PeerID
+	Network string        // the /24 or /48 that it speaks from, in any spelling; "" not known
+	Since   chain.Instant // of its membership: the older, the more it counts
+	Segment Segment
 }
 
 // Bounds.
 const (
-	maxRecords = 1 << 16
-	maxDevices = 16
-	enough     = 5 // devices; fewer are marked low-n
-	maxLast    = 256
-	maxBatch   = 20 // attempts that one batch of one device counts for at most: it shall not drown the others
+	maxRecords  = 1 << 16
+	maxDevices  = 256     // for one key
+	maxCells    = 1 << 18 // for all keys: about 40 MiB
+	maxSegments = 1 << 12
+	staleAfter  = 30 * 24 * time.Hour // a device that said nothing of an option for so long gives up its place
 )
 
 // Book is all records. It is not safe for concurrent use.
 type Book struct {
-	records map[Key]*Record
-	dirty   map[Key]bool
-	Ignored uint64 // observations without room for their option
+	records  map[Key]*Record
+	dirty    map[Key]bool
+	segments []Segment // by the number that cells have; 0 is the one without a name
+	numbers  map[Segment]uint16
+	cells    int
+	Ignored  uint64 // observations without room for their option or device
 }
 
 // NewBook gives an empty book.
-func NewBook() *Book { return &Book{records: map[Key]*Record{}, dirty: map[Key]bool{}} }
+func NewBook() *Book {
+	return &Book{records: map[Key]*Record{}, dirty: map[Key]bool{}, segments: []Segment{{}}, numbers: map[Segment]uint16{{}: 0}}
+}
 
-func (b *Book) record(k Key, by chain.PeerID, at time.Time) *Record {
+// Record is what is known of one key: a cell for each device that tried it.
+type Record struct {
+	Key       Key
+	Successes uint64 // ever, of devices that are still members or not
+	Failures  uint64 // ever
+
+	cells   []cell // by device number
+	summary map[Segment]*summary
+	suspect *verdict
+}
+
+// Batch takes in what one device reported at one time.
+type Batch struct {
+	book *Book
+	by   Reporter
+	id   uint64
+	now  time.Time
+}
+
+// Batch begins to take in what a device reported, arriving at now.
+func (b *Book) Batch(by Reporter, now time.Time) Batch {
+	return Batch{book: b, by: by, id: number(string(by.Peer)), now: now}
+}
+
+// cell finds the device's own values of k, or makes room for them. It is nil
+// where there is none, and for a moment in the future. What is returned is valid
+// until the next call.
+func (t Batch) cell(k Key, at time.Time) (*Record, *cell) {
+	if at.After(t.now.Add(chain.Leeway)) {
+		t.book.Ignored++
+		return nil, nil
+	}
+	b := t.book
 	r := b.records[k]
 	if r == nil {
-		if len(b.records) >= maxRecords {
+		if len(b.records) >= maxRecords || b.cells >= maxCells {
 			b.Ignored++
-			return nil
+			return nil, nil
 		}
-		r = &Record{Key: k, Devices: map[chain.PeerID]chain.Instant{}}
+		r = &Record{Key: k}
 		b.records[k] = r
 	}
-	r.saw(by, chain.InstantOf(at))
+	c := b.room(r, t.id, t.by.Since, t.now)
+	if c == nil {
+		b.Ignored++
+		return nil, nil
+	}
+	c.network, c.since, c.segment = network(t.by.Network), seconds(t.by.Since), b.segment(t.by.Segment)
+	c.rebase(t.now)
 	b.dirty[k] = true
-	return r
+	r.changed()
+	return r, c
 }
 
-// saw keeps the latest devices.
-func (r *Record) saw(by chain.PeerID, at chain.Instant) {
-	if at > r.Devices[by] {
-		r.Devices[by] = at
+// changed forgets what was made of the cells.
+func (r *Record) changed() { r.summary, r.suspect = nil, nil }
+
+// segment gives the number of a segment.
+func (b *Book) segment(s Segment) uint16 {
+	n, ok := b.numbers[s]
+	if !ok && len(b.segments) < maxSegments {
+		n = uint16(len(b.segments))
+		b.segments, b.numbers[s] = append(b.segments, s), n
 	}
-	if len(r.Devices) <= maxDevices {
-		return
-	}
-	oldest := by
-	for p, t := range r.Devices {
-		if t < r.Devices[oldest] || t == r.Devices[oldest] && p < oldest {
-			oldest = p
-		}
-	}
-	delete(r.Devices, oldest)
+	return n
 }
 
-// Count takes in exact counts of one batch of one device: how often the option
-// answered, and how often it failed.
-func (b *Book) Count(k Key, by chain.PeerID, successes, failures uint64, at time.Time) {
-	n := successes + failures
-	if n == 0 {
+// Count takes in exact counts: how often the option answered, and how often it
+// failed, up to a moment.
+func (t Batch) Count(k Key, successes, failures uint64, at time.Time) {
+	if successes == 0 && failures == 0 {
 		return
 	}
-	r := b.record(k, by, at)
+	r, c := t.cell(k, at)
 	if r == nil {
 		return
 	}
-	r.Successes += successes
-	r.Failures += failures
-	share := float64(successes) / float64(n)
-	r.Reliability = observe(estimate.ReliabilityAxis(), r.Reliability, share, math.Min(float64(n), maxBatch), at)
+	r.Successes = add(r.Successes, successes)
+	r.Failures = add(r.Failures, failures)
+	c.count(float64(successes), float64(failures), chain.InstantOf(at))
 }
 
-// When an option is suspect: slow estimates alone lose most in and after outages,
-// for what nobody uses keeps its good or bad name for days.
-const (
-	suspectWindow  = 15 * time.Minute
-	suspectDevices = 3
-	suspectWeight  = estimate.MaxWeight
-)
-
-// Last takes in how the newest attempt of a device ended.
-func (b *Book) Last(k Key, by chain.PeerID, ok bool, at time.Time) {
-	r := b.record(k, by, at)
-	if r == nil {
-		return
-	}
-	if r.last == nil {
-		r.last = map[chain.PeerID]attempt{}
-	}
-	if have, known := r.last[by]; known && have.at > chain.InstantOf(at) {
-		return // it arrived late
-	}
-	r.last[by] = attempt{chain.InstantOf(at), ok}
-	if len(r.last) > maxLast {
-		oldest := by
-		for p, a := range r.last {
-			if o := r.last[oldest]; a.at < o.at || a.at == o.at && p < oldest {
-				oldest = p
-			}
-		}
-		delete(r.last, oldest)
-	}
-}
-
-// Suspect reports whether at least 3 devices tried k in the last 15 min and more
-// than half of these failed in their last attempt. Then p is what to expect of it
-// meanwhile, and until is when the mark may end by itself.
-func (b *Book) Suspect(k Key, now time.Time) (p float64, until time.Time, suspect bool) {
-	r := b.records[k]
-	if r == nil {
-		return 0, until, false
-	}
-	devices, failed, oldest := 0, 0, chain.Instant(math.MaxInt64)
-	for by, a := range r.last {
-		if now.Sub(a.at.Time()) >= suspectWindow {
-			delete(r.last, by)
-			continue
-		}
-		devices++
-		oldest = min(oldest, a.at)
-		if !a.ok {
-			failed++
-		}
-	}
-	if devices < suspectDevices || 2*failed <= devices {
-		return 0, until, false
-	}
-	return (float64(devices-failed) + 0.5) / float64(devices+1), oldest.Time().Add(suspectWindow), true
-}
+// add stops at the largest number.
+func add(a, b uint64) uint64 { return a + min(b, math.MaxUint64-a) }
 
 // Time takes in how long one attempt took, to its answer or to its failure.
-// The two never mix.
-func (b *Book) Time(k Key, by chain.PeerID, took time.Duration, answered bool, at time.Time) {
-	r := b.record(k, by, at)
+// The two never mix. What cannot be is passed over.
+func (t Batch) Time(k Key, took time.Duration, answered bool, at time.Time) {
+	if took < 0 {
+		return
+	}
+	r, c := t.cell(k, at)
 	if r == nil {
 		return
 	}
-	to := &r.Failure
+	to := &c.failure
 	if answered {
-		to = &r.Latency
+		to = &c.latency
 	}
-	*to = observe(estimate.LatencyAxis(), *to, math.Max(took.Seconds(), 0.001), 1, at)
+	if next, err := estimate.LatencyAxis().Observe(to.wide(), math.Max(took.Seconds(), 0.001), 1, at); err == nil {
+		*to = narrow(next)
+	}
 }
 
-// observe leaves the estimate as it was if the observation cannot be; callers checked it before.
-func observe(a estimate.Axis, e estimate.Estimate, x, weight float64, at time.Time) estimate.Estimate {
-	next, err := a.Observe(e, x, weight, at)
-	if err != nil {
-		return e
+// Last takes in how the device's newest attempt ended.
+func (t Batch) Last(k Key, ok bool, at time.Time) {
+	r, c := t.cell(k, at)
+	if r != nil && chain.InstantOf(at) >= c.last { // else it arrived late
+		c.last, c.lastOK = chain.InstantOf(at), ok
 	}
-	return next
 }
 
-// Estimates gives what is known of k beside a prior, with every field of prior set.
-func (b *Book) Estimates(k Key, prior resolve.Prior, now time.Time) resolve.Estimates {
+// Estimates gives what is known of k beside a prior, with every field of prior
+// set: for a segment where enough of its devices have tried k, else for its
+// geo or its class alone, else for the whole fleet.
+func (b *Book) Estimates(k Key, in Segment, prior resolve.Prior, now time.Time) resolve.Estimates {
 	r := b.records[k]
 	if r == nil {
 		return resolve.Estimates{}
 	}
-	var e resolve.Estimates
-	latency, reliability := estimate.LatencyAxis(), estimate.ReliabilityAxis()
-	if r.Latency.Samples > 0 {
-		e.Latency = resolve.Estimate{Value: latency.Expected(r.Latency, prior.Latency, now), Weight: latency.Weight(r.Latency, now)}
-	}
-	if r.Failure.Samples > 0 {
-		e.FailureLatency = resolve.Estimate{Value: latency.Expected(r.Failure, prior.FailureLatency, now), Weight: latency.Weight(r.Failure, now)}
-	}
-	if r.Reliability.Samples > 0 {
-		e.Reliability = resolve.Estimate{Value: reliability.Value(r.Reliability, prior.Reliability, now), Weight: reliability.Weight(r.Reliability, now)}
+	s := b.best(r, in)
+	e := resolve.Estimates{
+		Latency:        s.latency.beside(prior.Latency, now),
+		FailureLatency: s.failure.beside(prior.FailureLatency, now),
+		Reliability:    s.reliability.beside(prior.Reliability, now),
+		LowN:           max(s.latency.devices, s.reliability.devices) < enough,
 	}
 	if p, _, suspect := b.Suspect(k, now); suspect {
 		e.Usual = prior.Reliability
@@ -218,43 +200,27 @@ func (b *Book) Estimates(k Key, prior resolve.Prior, now time.Time) resolve.Esti
 		}
 		e.Reliability = resolve.Estimate{Value: p, Weight: suspectWeight}
 	}
-	e.LowN = len(r.Devices) < enough
 	return e
 }
 
-// Dirty gives the records that changed since the last call.
-func (b *Book) Dirty() []*Record {
-	list := make([]*Record, 0, len(b.dirty))
-	for k := range b.dirty {
-		list = append(list, b.records[k])
+// Forget takes out what a device said: its membership was revoked.
+func (b *Book) Forget(peer chain.PeerID) {
+	id := number(string(peer))
+	for k, r := range b.records {
+		if i, ok := r.find(id); ok {
+			b.drop(r, i)
+			b.dirty[k] = true
+		}
 	}
-	clear(b.dirty)
-	return list
 }
 
-// Len gives the number of records.
-func (b *Book) Len() int { return len(b.records) }
+// Len gives the number of records, and of devices' own values in them.
+func (b *Book) Len() (records, cells int) { return len(b.records), b.cells }
 
-// Encode gives the bytes of r for the store.
-func (r *Record) Encode() ([]byte, error) {
-	bytes, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("encode the record of %s: %w", r.Key, err)
+// Totals gives the exact counts ever taken in for k.
+func (b *Book) Totals(k Key) (successes, failures uint64) {
+	if r := b.records[k]; r != nil {
+		return r.Successes, r.Failures
 	}
-	return bytes, nil
-}
-
-// Restore puts back what Encode wrote.
-func (b *Book) Restore(bytes []byte) error {
-	var r Record
-	if err := json.Unmarshal(bytes, &r); err != nil || r.Key.Option == "" {
-		return fmt.Errorf("a learned record cannot be read: %v", err)
-	}
-	if r.Devices == nil {
-		r.Devices = map[chain.PeerID]chain.Instant{}
-	}
-	if len(b.records) < maxRecords {
-		b.records[r.Key] = &r
-	}
-	return nil
+	return 0, 0
 }
