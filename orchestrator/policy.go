@@ -39,8 +39,9 @@ func (h *Hub) input(slot chain.Slot, now time.Time) (in resolve.Input, rules cha
 	in.Candidates = h.providers(p, w, reach, now)
 	in.Candidates = append(in.Candidates, h.slots(p, reach, now)...)
 	in.Candidates = append(in.Candidates, h.locals(p, reach, now)...)
-	in.Prefer = preferred(w.Prefer, p.Name, in.Candidates)
-	in.Pin, in.Deny = patterns(w.Pin, p.Name), patterns(w.Deny, p.Name)
+	in.Cap = p.Rules.WithDefaults().Attempts
+	in.Seeds = []resolve.Seed{{Tier: 1, Name: "workspace", Source: string(slot.Scope), Options: preferred(w.Prefer, p.Name, in.Candidates)}}
+	in.Pin, in.Deny = rulings(w.Pin, p.Name, ""), rulings(w.Deny, p.Name, "")
 	return in, rulesOf(p.Rules, in), true
 }
 
@@ -218,6 +219,13 @@ func patterns(selections []catalog.Selection, p chain.Primitive) []string {
 	return out
 }
 
+func rulings(selections []catalog.Selection, p chain.Primitive, by string) (list []resolve.Ruling) {
+	for _, pattern := range patterns(selections, p) {
+		list = append(list, resolve.Ruling{Pattern: pattern, By: by})
+	}
+	return list
+}
+
 // suspects gives the candidates that are suspect now, and when the first of these
 // marks may end by itself.
 func (h *Hub) suspects(in resolve.Input, now time.Time) (list []chain.OptionID, until time.Time) {
@@ -236,7 +244,7 @@ func (h *Hub) suspects(in resolve.Input, now time.Time) (list []chain.OptionID, 
 // fingerprint names everything that policy depended on but the estimates. That
 // an option is suspect counts as an input.
 func fingerprint(in resolve.Input, rules chain.Rules, suspects []chain.OptionID) string {
-	in.Candidates = slices.Clone(in.Candidates)
+	in.Candidates, in.Measured = slices.Clone(in.Candidates), resolve.Measured{}
 	for i := range in.Candidates {
 		in.Candidates[i].Estimates = resolve.Estimates{}
 	}

@@ -199,7 +199,7 @@ func (h *Hub) whyNone(slot chain.Slot) string {
 		return "the catalogue has no primitive " + string(slot.Primitive)
 	}
 	var why []string
-	for _, v := range resolve.Order(in).Why {
+	for _, v := range resolve.Explain(in).Why {
 		if v.Status == resolve.Out && v.Declared {
 			why = append(why, string(v.Option)+" ("+strings.Join(v.Reasons, ", ")+")")
 		}

@@ -289,7 +289,7 @@ func (h *Hub) Explain(ctx context.Context, slot chain.Slot) (Explanation, error)
 		if !ok {
 			return Explanation{}, nothing(h.whyNone(slot))
 		}
-		e := Explanation{Source: "hub", Resolution: resolve.Order(in), Members: h.fleet.Scope(slot.Scope, chain.InstantOf(now)).Members()}
+		e := Explanation{Source: "hub", Resolution: resolve.Explain(in), Members: h.fleet.Scope(slot.Scope, chain.InstantOf(now)).Members()}
 		e.Suspects, _ = h.suspects(in, now)
 		if _, ok := h.press.Edition(slot); ok {
 			s := h.summary(slot)

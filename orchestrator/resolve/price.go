@@ -3,17 +3,20 @@ package resolve
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/estimate"
+	"github.com/chordwheel/chordwheel/chain/order"
 )
 
 // Bounds of what enters the arithmetic.
 const (
-	minP       = 0.001
-	maxP       = 0.999
+	minP       = order.MinP
+	maxP       = order.MaxP
 	maxSeconds = 1e6
+	maxTokens  = 1e9
 )
 
 // values is a candidate's place on every axis, before weights.
@@ -33,7 +36,7 @@ type values struct {
 // valuesOf takes what was learned, else what is declared, else the product's own
 // prior. A prior latency is a typical one, as a learned median is: both are
 // raised to what is to be expected on average.
-func valuesOf(in Input, c *Candidate) values {
+func valuesOf(in *Input, c *Candidate) values {
 	prior, e, cost := c.Prior.filled(), c.Estimates, c.Option.Cost
 	v := values{
 		latency:     pick(e.Latency, prior.Latency*estimate.StartCorrection(), maxSeconds),
@@ -107,32 +110,36 @@ func outside(geo []string, c *Candidate) bool {
 	return true
 }
 
-// price fills in the terms, their sums and the index. Products are rounded
-// before they are added (float64(…)), so that no processor fuses them and every
-// machine gives the same bytes.
-func (p *placed) price(in Input, s seeds) {
-	v, w := p.values, in.Weights
-	share := s.preference(p.Option)
-	p.Success = terms(
-		Term{"money", float64(v.money * (1 + v.scarcity)), fmt.Sprintf("%.0f tokens in, %.0f out", in.Profile.InputTokens, in.Profile.OutputTokens)},
-		Term{"quota", float64(w.Quota * v.quota), "scarcity of calls"},
-		Term{"latency", float64(w.Second * v.latency), fmt.Sprintf("%.3f s", v.latency)},
-		Term{"quality", float64(w.Quality * (1 - v.quality)), fmt.Sprintf("quality %.2f", v.quality)},
-		Term{"geo", float64(w.Geo * indicator(v.outside)), "outside the workspace's geo"},
-		Term{"credit", -float64(w.Preference * share), fmt.Sprintf("preference %.3f", share)},
-	)
-	p.Failure = terms(
-		Term{"latency", float64(w.Second * v.failure), fmt.Sprintf("%.3f s", v.failure)},
-		Term{"failure", w.Failure, ""},
-		Term{"bill", float64(p.candidate.FailureBill), "what a failure bills"},
-	)
-	p.P, p.S, p.F = v.reliability, sum(p.Success), sum(p.Failure)
-	p.Index = expected(p.P, p.S, p.F) / p.P
-	p.Outside, p.LowN, p.Learned = v.outside, p.candidate.Estimates.LowN, v.learned
+// parts are the summands of s and f, in micro-dollars.
+type parts struct {
+	money, quota, latency, quality, geo, credit float64 // of s
+	waiting, failure, bill                      float64 // of f
 }
 
-// expected is what one attempt costs on average.
-func expected(p, s, f float64) float64 { return float64(p*s) + float64((1-p)*f) }
+// price fills in the parts, their sums and the index. Products are rounded
+// before they are added (float64(…)), so that no processor fuses them and every
+// machine gives the same bytes.
+func (p *placed) price(in *Input) {
+	v, w := &p.values, &in.Weights
+	t := &p.parts
+	t.money = float64(v.money * (1 + v.scarcity))
+	t.quota = float64(w.Quota * v.quota)
+	t.latency = float64(w.Second * v.latency)
+	t.quality = float64(w.Quality * (1 - v.quality))
+	t.geo = float64(w.Geo * indicator(v.outside))
+	t.credit = -float64(w.Preference * p.share)
+	t.waiting = float64(w.Second * v.failure)
+	t.failure = w.Failure
+	t.bill = float64(p.c.FailureBill)
+	p.s = t.money + t.quota + t.latency + t.quality + t.geo + t.credit
+	p.f = t.waiting + t.failure + t.bill
+}
+
+// option gives p as the arithmetic of orders sees it. Peers and local options are
+// runners of their own on each device: only a declared domain binds them.
+func (p *placed) option() order.Option {
+	return order.Option{ID: p.c.Option.ID, P: p.values.reliability, S: p.s, F: p.f, Domain: p.c.Option.Domain}
+}
 
 func indicator(b bool) float64 {
 	if b {
@@ -141,21 +148,28 @@ func indicator(b bool) float64 {
 	return 0
 }
 
-// terms keeps those that say something.
-func terms(all ...Term) []Term {
-	kept := all[:0]
-	for _, t := range all {
-		if t.Value != 0 {
-			kept = append(kept, t)
-		}
-	}
-	return kept
+// success and failed give the summands that say something, for people.
+func (p *placed) success(in *Input) []Term {
+	t, v := &p.parts, &p.values
+	return said(
+		Term{"money", t.money, fmt.Sprintf("%.0f tokens in, %.0f out", in.Profile.InputTokens, in.Profile.OutputTokens)},
+		Term{"quota", t.quota, "scarcity of calls"},
+		Term{"latency", t.latency, fmt.Sprintf("%.3f s", v.latency)},
+		Term{"quality", t.quality, fmt.Sprintf("quality %.2f", v.quality)},
+		Term{"geo", t.geo, "outside the workspace's geo"},
+		Term{"credit", t.credit, fmt.Sprintf("preference %.3f", p.share)},
+	)
 }
 
-func sum(terms []Term) float64 {
-	total := 0.0
-	for _, t := range terms {
-		total += t.Value
-	}
-	return total
+func (p *placed) failed() []Term {
+	t := &p.parts
+	return said(
+		Term{"latency", t.waiting, fmt.Sprintf("%.3f s", p.values.failure)},
+		Term{"failure", t.failure, ""},
+		Term{"bill", t.bill, "what a failure bills"},
+	)
+}
+
+func said(all ...Term) []Term {
+	return slices.DeleteFunc(all, func(t Term) bool { return t.Value == 0 })
 }

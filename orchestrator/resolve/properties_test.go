@@ -40,7 +40,7 @@ func inputs(n0, n1 int) *rapid.Generator[resolve.Input] {
 			in.Default = append(in.Default, c.Option.ID)
 		}
 		in.Default = rapid.Permutation(in.Default).Draw(t, "default")
-		in.Prefer = rapid.Permutation(in.Default).Draw(t, "prefer")[:rapid.IntRange(0, n).Draw(t, "preferred")]
+		in.Seeds = []resolve.Seed{{Tier: 1, Name: "workspace", Source: "home", Options: rapid.Permutation(in.Default).Draw(t, "prefer")[:rapid.IntRange(0, n).Draw(t, "preferred")]}}
 		return in
 	})
 }
@@ -59,7 +59,7 @@ func trying(why []resolve.Verdict, order []int, exhausted float64) float64 {
 // options has a lower expected cost of trying until one succeeds.
 func TestTheIndexIsOptimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := resolve.Order(inputs(1, 6).Draw(t, "input"))
+		r := resolve.Explain(inputs(1, 6).Draw(t, "input"))
 		judge(t, r)
 	})
 }
@@ -73,7 +73,89 @@ func TestTheIndexIsOptimalForSevenOptions(t *testing.T) {
 			c.Prior = resolve.Prior{Latency: .1 + random.Float64()*10, FailureLatency: .1 + random.Float64()*30, Reliability: .3 + random.Float64()*.7}
 			in.Candidates, in.Default = append(in.Candidates, c), append(in.Default, c.Option.ID)
 		}
-		judge(t, resolve.Order(in))
+		judge(t, resolve.Explain(in))
+	}
+}
+
+// With a cap on attempts, and with options that fail together, no other order is
+// cheaper either. Package chain/order holds its cost to the definition.
+func TestTheOrderIsOptimalWithCapsAndDomains(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := inputs(1, 6).Draw(t, "input")
+		for i := range in.Candidates {
+			in.Candidates[i].Option.Domain = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "domain")
+		}
+		in.Cap = rapid.IntRange(0, len(in.Candidates)).Draw(t, "cap")
+		r := resolve.Explain(in)
+		_, least := chaintest.Best(len(r.Why), func(list []int) float64 {
+			ids := make([]chain.OptionID, len(list))
+			for i, at := range list {
+				ids[i] = r.Why[at].Option
+			}
+			cost, err := r.ExpectedCost(ids)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return cost
+		})
+		if !near(r.Expected, least) {
+			t.Fatalf("expected cost %.9g, the cheapest order %.9g\n%+v", r.Expected, least, r.Why)
+		}
+	})
+}
+
+// Order is Explain without the texts.
+func TestOrderAndExplainAgree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := inputs(1, 9).Draw(t, "input")
+		a, b := resolve.Order(in), resolve.Explain(in)
+		if a.Why != nil || a.Gradient != nil || a.Expected != b.Expected || !reflect.DeepEqual(a.Options, b.Options) {
+			t.Fatalf("%+v\n%+v", a, b)
+		}
+		for i, o := range b.Options {
+			if v := b.Why[i]; v.Option != o.ID || v.Position != i+1 {
+				t.Fatalf("place %d: %s, verdict %+v", i+1, o.ID, v)
+			}
+		}
+	})
+}
+
+// Credit is the mean over a tier's sources, weighed by 8^tier over the tiers that
+// hold any entry; absent counts 0.
+func TestTheCreditByHand(t *testing.T) {
+	in := scenario(t, "default: a/m b/m\na/m\nb/m")
+	in.Seeds = []resolve.Seed{
+		{Tier: 3, Name: "consumer", Source: "two", Options: []chain.OptionID{"b/m", "a/m"}},
+		{Tier: 3, Name: "consumer", Source: "one", Options: []chain.OptionID{"b/m"}},
+		{Tier: 1, Name: "workspace", Source: "empty"}, // holds no entry: its tier does not count
+	}
+	r := resolve.Explain(in)
+	for id, want := range map[chain.OptionID]float64{"a/m": (1 + 512*(0.5+0)/2) / 513, "b/m": (0.5 + 512*(1+1)/2) / 513} {
+		if v := verdict(t, r, id); !near(v.Credit, want) || !near(total(v.Success), v.S) {
+			t.Errorf("%s: %g, want %g", id, v.Credit, want)
+		}
+	}
+}
+
+func TestTheMultiplierOfACeiling(t *testing.T) {
+	nan := math.NaN()
+	for _, c := range []struct{ mu, used, ceiling, elapsed, want float64 }{
+		{0, 50, 100, .05, 0},  // too early to project
+		{2, 50, 100, .05, 2},  //
+		{0, 50, 100, .25, .1}, // twice the pace
+		{0, 50, 100, .5, 0},   // on pace
+		{1, 25, 100, .5, .95}, // half the pace
+		{.02, 0, 100, .5, 0},  // never below 0
+		{9.99, 500, 100, .5, 10},
+		{99, 50, 100, .5, 10},
+		{0, 1, 0, .5, 10}, // a ceiling of nothing
+		{1, 0, 0, .5, .9},
+		{nan, 50, 100, .25, .1}, {1, nan, 100, .5, 1}, {1, 50, nan, .5, 1}, {1, 50, 100, nan, 1}, {1, math.Inf(1), 100, .5, 10}, {-3, 50, 100, .25, .1},
+		{0, 200, 100, 7, .1}, // a period that is over
+	} {
+		if got := resolve.NextMultiplier(c.mu, c.used, c.ceiling, c.elapsed); !near(got, c.want) {
+			t.Errorf("%+v: %g", c, got)
+		}
 	}
 }
 
@@ -86,7 +168,7 @@ func judge(t chaintest.T, r resolve.Resolution) {
 
 // The judge can say no: any order that is worse is found to be worse.
 func TestAnotherOrderIsDearer(t *testing.T) {
-	r := resolve.Order(scenario(t, "default: a/m b/m c/m\na/m p=.9 s=1\nb/m p=.5 s=9\nc/m p=.7 s=4"))
+	r := resolve.Explain(scenario(t, "default: a/m b/m c/m\na/m p=.9 s=1\nb/m p=.5 s=9\nc/m p=.7 s=4"))
 	for _, order := range [][]chain.OptionID{{"b/m", "a/m", "c/m"}, {"a/m", "b/m", "c/m"}, {"c/m", "b/m", "a/m"}} {
 		if cost, err := r.ExpectedCost(order); err != nil || cost <= r.Expected {
 			t.Errorf("%v costs %g, the chain %g: %v", order, cost, r.Expected, err)
@@ -103,7 +185,7 @@ func TestAnotherOrderIsDearer(t *testing.T) {
 // The same inputs give the same bytes, in whatever order the candidates come.
 func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	bytes := func(in resolve.Input) string {
-		r := resolve.Order(in)
+		r := resolve.Explain(in)
 		why, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)
@@ -116,7 +198,7 @@ func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		in := inputs(1, 12).Draw(t, "input")
-		in.Deny = rapid.SampledFrom([][]string{nil, {"p1/*"}}).Draw(t, "deny")
+		in.Deny = rapid.SampledFrom([][]resolve.Ruling{nil, {{Pattern: "p1/*"}}}).Draw(t, "deny")
 		for i := range in.Candidates {
 			in.Candidates[i].Withheld = rapid.Bool().Draw(t, "withheld")
 		}
@@ -132,7 +214,7 @@ func TestOrderChangesNothingOfItsInput(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := inputs(1, 6).Draw(t, "input")
 		before, _ := json.Marshal(in)
-		r := resolve.Order(in)
+		r := resolve.Explain(in)
 		for i := range r.Options {
 			r.Options[i].ID = "changed"
 		}
@@ -148,13 +230,13 @@ func TestOutIsOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := inputs(1, 8).Draw(t, "input")
 		in.Mode = rapid.SampledFrom([]resolve.Mode{resolve.Learned, resolve.Fixed}).Draw(t, "mode")
-		in.Pin = []string{"*"}
+		in.Pin = []resolve.Ruling{{Pattern: "*"}}
 		wanted := map[chain.OptionID]string{}
 		for i := range in.Candidates {
 			c := &in.Candidates[i]
 			switch rapid.IntRange(0, 4).Draw(t, "fate") {
 			case 1:
-				in.Deny = append(in.Deny, string(c.Option.ID))
+				in.Deny = append(in.Deny, resolve.Ruling{Pattern: string(c.Option.ID)})
 				wanted[c.Option.ID] = "denied by " + string(c.Option.ID)
 			case 2:
 				c.Unreachable = "no device"
@@ -167,7 +249,7 @@ func TestOutIsOut(t *testing.T) {
 				wanted[c.Option.ID] = "invalid: "
 			}
 		}
-		r := resolve.Order(in)
+		r := resolve.Explain(in)
 		if len(r.Why) != len(in.Candidates) || len(r.Options) != len(in.Candidates)-len(wanted) {
 			t.Fatalf("%d candidates, %d to keep out, %d in, %d verdicts", len(in.Candidates), len(wanted), len(r.Options), len(r.Why))
 		}
@@ -184,7 +266,7 @@ func TestOutIsOut(t *testing.T) {
 // follows from them, positions and ranks agree with values.
 func TestTheWhyAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := resolve.Order(inputs(1, 8).Draw(t, "input"))
+		r := resolve.Explain(inputs(1, 8).Draw(t, "input"))
 		for i, v := range r.Why {
 			if s, f := total(v.Success), total(v.Failure); !near(s, v.S) || !near(f, v.F) || !near(v.Index, (v.P*v.S+(1-v.P)*v.F)/v.P) {
 				t.Fatalf("%+v", v)
@@ -231,7 +313,7 @@ func TestImprovementNeverMovesAnOptionBack(t *testing.T) {
 		in := inputs(2, 8).Draw(t, "input")
 		which := rapid.IntRange(0, len(in.Candidates)-1).Draw(t, "which")
 		c := &in.Candidates[which]
-		before := verdict(t, resolve.Order(in), c.Option.ID)
+		before := verdict(t, resolve.Explain(in), c.Option.ID)
 		switch rapid.IntRange(0, 4).Draw(t, "improvement") {
 		case 0:
 			c.Option.Cost.InputPerMtok /= 2
@@ -245,9 +327,9 @@ func TestImprovementNeverMovesAnOptionBack(t *testing.T) {
 		case 3:
 			c.Estimates.Quality = resolve.Estimate{Value: (1 + before.Axes[5].Value) / 2, Weight: 1}
 		case 4:
-			in.Prefer = slices.Insert(slices.DeleteFunc(slices.Clone(in.Prefer), func(id chain.OptionID) bool { return id == c.Option.ID }), 0, c.Option.ID)
+			in.Seeds[0].Options = slices.Insert(slices.DeleteFunc(slices.Clone(in.Seeds[0].Options), func(id chain.OptionID) bool { return id == c.Option.ID }), 0, c.Option.ID)
 		}
-		after := verdict(t, resolve.Order(in), c.Option.ID)
+		after := verdict(t, resolve.Explain(in), c.Option.ID)
 		if after.Position > before.Position {
 			t.Fatalf("from place %d to %d\n%+v\n%+v", before.Position, after.Position, before, after)
 		}
@@ -258,7 +340,7 @@ func TestAFixedOrderIsTheListedOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := inputs(1, 8).Draw(t, "input")
 		in.Mode = resolve.Fixed
-		r := resolve.Order(in)
+		r := resolve.Explain(in)
 		var got []chain.OptionID
 		for _, o := range r.Options {
 			got = append(got, o.ID)
@@ -276,7 +358,7 @@ func TestTheFormulaByHand(t *testing.T) {
 		weights: second=100 failure=3000 quality=1000 geo=700 preference=500 quota=50
 		profile: 2000 500
 		a/m in=1 out=4 call=.0001 q=.8 ; geo=US learned-s=2:9 learned-f=5:9 learned-p=.8:9 money=m:.5 calls=c:2 bill=.0007`)
-	v := verdict(t, resolve.Order(in), "a/m")
+	v := verdict(t, resolve.Explain(in), "a/m")
 	money := (2000*1.0 + 500*4.0 + 100) * 1.5
 	s := money + 50*2 + 100*2 + 1000*(1-.8) + 700 - 500
 	f := 100*5.0 + 3000 + 700
@@ -286,7 +368,7 @@ func TestTheFormulaByHand(t *testing.T) {
 }
 
 func TestUndeclaredMeansTheProductsOwnPrior(t *testing.T) {
-	v := verdict(t, resolve.Order(scenario(t, "default: a/m\na/m")), "a/m")
+	v := verdict(t, resolve.Explain(scenario(t, "default: a/m\na/m")), "a/m")
 	latency := 2 * estimate.StartCorrection()
 	if v.P != .95 || !near(v.Axes[1].Value, latency) || v.Axes[5].Value != .5 || v.Learned {
 		t.Errorf("%+v", v)
@@ -297,7 +379,7 @@ func TestUndeclaredMeansTheProductsOwnPrior(t *testing.T) {
 	in.Candidates[0].Estimates = resolve.Estimates{Latency: nan, FailureLatency: resolve.Estimate{Value: math.Inf(1), Weight: 9},
 		Reliability: nan, Quality: resolve.Estimate{Value: 1, Weight: math.NaN()}}
 	in.Candidates[0].Prior = resolve.Prior{Latency: math.NaN(), FailureLatency: -1, Reliability: 1.5}
-	if got := verdict(t, resolve.Order(in), "a/m"); !reflect.DeepEqual(got, v) {
+	if got := verdict(t, resolve.Explain(in), "a/m"); !reflect.DeepEqual(got, v) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -312,7 +394,7 @@ func TestTheFirstMeasurementMakesNoJump(t *testing.T) {
 	}
 	in := scenario(t, "default: a/m b/m\na/m s=3\nb/m s=3")
 	in.Candidates[0].Estimates.Latency = resolve.Estimate{Value: axis.Expected(e, 3, chaintest.Start), Weight: axis.Weight(e, chaintest.Start)}
-	r := resolve.Order(in)
+	r := resolve.Explain(in)
 	if a, b := verdict(t, r, "a/m").Axes[1].Value, verdict(t, r, "b/m").Axes[1].Value; !near(a, b) {
 		t.Errorf("measured %g, declared %g", a, b)
 	}
@@ -320,7 +402,7 @@ func TestTheFirstMeasurementMakesNoJump(t *testing.T) {
 
 func TestABodyHoldsTheEstimatesRounded(t *testing.T) {
 	in := scenario(t, "default: a/m\na/m q=.7 in=.59 keys=k ; learned-s=1.95:3 learned-f=.4:3 learned-p=.9865:120 low-n geo=US\ngeo: IN")
-	o := resolve.Order(in).Options[0]
+	o := resolve.Explain(in).Options[0]
 	if o.Cost.InputPerMtok != 590_000 || o.Cost.Quality != 700_000 || !o.Cost.Outside || !o.Cost.LowN || len(o.Keys) != 1 {
 		t.Errorf("%+v", o)
 	}
@@ -334,7 +416,7 @@ func TestABodyHoldsTheEstimatesRounded(t *testing.T) {
 	// A little noise makes no other body.
 	in.Candidates[0].Estimates.Latency.Value *= 1.01
 	in.Candidates[0].Estimates.Reliability.Value = .9866
-	if again := resolve.Order(in).Options[0]; !reflect.DeepEqual(again, o) {
+	if again := resolve.Explain(in).Options[0]; !reflect.DeepEqual(again, o) {
 		t.Errorf("%+v\nthen %+v", o.Cost, again.Cost)
 	}
 	if err := o.Validate(); err != nil {
@@ -364,11 +446,11 @@ func TestRounding(t *testing.T) {
 }
 
 func TestAChainHoldsNoMoreThanABodyMay(t *testing.T) {
-	in := resolve.Input{Slot: chaintest.Slot, Pin: []string{"*"}}
+	in := resolve.Input{Slot: chaintest.Slot, Pin: []resolve.Ruling{{Pattern: "*"}}}
 	for i := range chain.MaxOptions + 3 {
 		in.Candidates = append(in.Candidates, candidate(t, fmt.Sprintf("p%04d/m s=%d", i, i+1), nil))
 	}
-	r := resolve.Order(in)
+	r := resolve.Explain(in)
 	if len(r.Options) != chain.MaxOptions || len(r.Why) != chain.MaxOptions+3 {
 		t.Fatalf("%d options, %d verdicts", len(r.Options), len(r.Why))
 	}
@@ -382,7 +464,7 @@ func TestAChainHoldsNoMoreThanABodyMay(t *testing.T) {
 }
 
 func TestTwoCandidatesOfOneIDAreOne(t *testing.T) {
-	r := resolve.Order(scenario(t, "default: a/m\na/m s=1\na/m s=2"))
+	r := resolve.Explain(scenario(t, "default: a/m\na/m s=1\na/m s=2"))
 	if len(r.Options) != 1 || len(r.Why) != 1 {
 		t.Errorf("%d options, %d verdicts", len(r.Options), len(r.Why))
 	}
@@ -407,13 +489,19 @@ func FuzzMatch(f *testing.F) {
 }
 
 func BenchmarkOrder(b *testing.B) {
-	in := resolve.Input{Slot: chaintest.Slot, Pin: []string{"*"}}
-	for i := range 12 {
-		in.Candidates = append(in.Candidates, candidate(b, fmt.Sprintf("p%d/m s=%d in=%d", i, i+1, 20-i), nil))
-		in.Default = append(in.Default, in.Candidates[i].Option.ID)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		resolve.Order(in)
+	for _, n := range []int{8, 12, 32, 128} {
+		in := resolve.Input{Slot: chaintest.Slot, Cap: 8}
+		for i := range n {
+			c := candidate(b, fmt.Sprintf("p%d/m s=%d in=%d domain=d%d", i, i+1, 20-i%20, i/2), nil)
+			in.Candidates, in.Default = append(in.Candidates, c), append(in.Default, c.Option.ID)
+		}
+		for name, order := range map[string]func(resolve.Input) resolve.Resolution{"order": resolve.Order, "explain": resolve.Explain} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					order(in)
+				}
+			})
+		}
 	}
 }

@@ -7,32 +7,38 @@ import (
 	"github.com/chordwheel/chordwheel/chain/estimate"
 )
 
+func published(list []*placed) []chain.Option {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]chain.Option, len(list))
+	for i, p := range list {
+		out[i] = p.published()
+	}
+	return out
+}
+
 // published gives the option as it stands in a body: with the estimates, rounded
 // so that noise makes no new body.
 func (p *placed) published() chain.Option {
-	o, v := p.candidate.Option, p.values
+	o, v := p.c.Option, &p.values
 	o.Cost.Latency = millis(RoundStep(v.latency))
 	o.Cost.FailureLatency = millis(RoundStep(v.failure))
 	o.Cost.Reliability = chain.PPMOf(RoundOdds(v.reliability))
 	o.Cost.Quality = chain.PPMOf(v.quality)
 	o.Cost.Outside = v.outside
-	for _, t := range p.Success { // what a device cannot measure for itself
-		switch t.Name {
-		case "latency":
-		case "credit":
-			o.Cost.Credit = chain.MicroUSD(math.Round(-t.Value))
-		default:
-			o.Cost.Beside += chain.MicroUSD(math.Round(t.Value))
-		}
-	}
-	o.Cost.FailureBill = p.candidate.FailureBill
-	if u := p.candidate.Estimates.Usual; u > 0 {
+	o.Cost.Credit = micros(-p.parts.credit)
+	o.Cost.Beside = micros(p.parts.money) + micros(p.parts.quota) + micros(p.parts.quality) + micros(p.parts.geo) // what a device cannot measure for itself
+	o.Cost.FailureBill = p.c.FailureBill
+	if u := p.c.Estimates.Usual; u > 0 {
 		o.Cost.Usual = chain.PPMOf(RoundOdds(u))
 	}
-	o.Cost.LowN = p.candidate.Estimates.LowN
+	o.Cost.LowN = p.c.Estimates.LowN
 	o.Cost.Weight = int64(math.Round(min(RoundStep(v.weight), estimate.MaxWeight)))
 	return o
 }
+
+func micros(x float64) chain.MicroUSD { return chain.MicroUSD(math.Round(x)) }
 
 // millis gives seconds as a duration; a millisecond at least, since zero means
 // not known.

@@ -10,8 +10,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/order"
 )
 
 // Mode says how options are put in order.
@@ -30,14 +32,46 @@ const LocalSlot chain.OptionID = "local"
 type Input struct {
 	Slot       chain.Slot
 	Mode       Mode
-	Default    []chain.OptionID // the catalogue's list for the primitive, best first; may hold [LocalSlot]
-	Prefer     []chain.OptionID // the workspace's own list for the primitive, best first
-	Pin        []string         // patterns of options that are in without being listed; see [Match]
-	Deny       []string         // patterns of options that are out, whatever else holds
+	Default    []chain.OptionID // the catalogue's list for the primitive, best first: the seed of tier 0; may hold [LocalSlot]
+	Seeds      []Seed           // the other lists that speak of this chain, in any order
+	Pin        []Ruling         // options that are in without being listed
+	Deny       []Ruling         // options that are out, whatever else holds
 	Geo        []string         // where the workspace wants its work done: "IN", "IN-KA"; empty: anywhere
 	Weights    Weights
-	Profile    Profile
+	Profile    Profile     // declared
+	Measured   Measured    // what requests turned out to be; replaces the profile
+	Cap        int         // attempts of one request; 0: no cap
+	Rho        float64     // see [order.Terms]; 0: the default
 	Candidates []Candidate // in any order; every option that a list may mean
+}
+
+// Seed is one source's list of options for one chain, best first. Tiers are an
+// open ordered list; a seed of tier t weighs 8^t beside those of other tiers.
+type Seed struct {
+	Tier    int    // from 0, the least specific: the catalogue's own list
+	Name    string // of the tier: "workspace"
+	Source  string // who declares it: "home", "stage extract"
+	Options []chain.OptionID
+	Default bool // what it lists is in by itself, and a fixed order starts with it; otherwise it only prefers
+}
+
+// Ruling is a pattern (see [Match]) by which somebody lets options in or keeps them out.
+type Ruling struct {
+	Pattern string
+	By      string // who said so; "" the workspace
+}
+
+func (r Ruling) String() string {
+	if r.By == "" {
+		return r.Pattern
+	}
+	return r.Pattern + " (" + r.By + ")"
+}
+
+// Measured is the size of requests as they were. A value of weight 0 was not measured.
+type Measured struct {
+	InputTokens  Estimate
+	OutputTokens Estimate
 }
 
 // Candidate is one option that might be in the chain, with what is known of it.
@@ -122,60 +156,32 @@ func DefaultProfile() Profile { return Profile{InputTokens: 1000, OutputTokens: 
 type Resolution struct {
 	Slot     chain.Slot     `json:"slot"`
 	Mode     Mode           `json:"order"`
-	Options  []chain.Option `json:"-"`        // the chain, first to last, ready for a body: estimates filled in and rounded
-	Withheld []chain.Option `json:"-"`        // kept back for protests, in the order to reveal them
-	Expected float64        `json:"expected"` // micro-dollars of trying Options until one succeeds
+	Method   order.Method   `json:"method,omitempty"` // how a learned order was found; "approximate" where more options compete than can be tried out
+	Options  []chain.Option `json:"-"`                // the chain, first to last, ready for a body: estimates filled in and rounded
+	Withheld []chain.Option `json:"-"`                // kept back for protests, in the order to reveal them
+	Expected float64        `json:"expected"`         // micro-dollars of trying Options until one succeeds
 	Weights  Weights        `json:"weights"`
-	Profile  Profile        `json:"profile"`
-	Why      []Verdict      `json:"options"` // every candidate: the chain, then the withheld, then those that are out, by id
+	Profile  Profile        `json:"profile"`            // as used: measured where it was
+	Cap      int            `json:"attempts,omitempty"` // the cap that the order minds; 0: none
+	Gradient []AxisOrder    `json:"gradient,omitempty"` // of [Explain]
+	Why      []Verdict      `json:"options,omitempty"`  // of [Explain]: every candidate: the chain, then the withheld, then those that are out, by id
+
+	terms  order.Terms
+	priced []order.Option // all that are in or withheld, by id
 }
 
 // Order decides which candidates are in and in which order. It cannot fail: an
-// option that cannot be priced or placed is out, and the verdict says why.
+// option that cannot be priced or placed is out. It leaves Gradient and Why empty.
 func Order(in Input) Resolution {
-	if in.Mode != Fixed {
-		in.Mode = Learned
-	}
-	if in.Profile == (Profile{}) {
-		in.Profile = DefaultProfile()
-	}
-	if in.Weights == (Weights{}) {
-		in.Weights = DefaultWeights()
-	}
-	seeds := seedsOf(in)
-	var open, withheld, out []*placed
-	for _, c := range sorted(in.Candidates) {
-		p := judge(in, seeds, c)
-		switch p.Status {
-		case In:
-			open = append(open, p)
-		case Withheld:
-			withheld = append(withheld, p)
-		case Out:
-			out = append(out, p)
-		}
-	}
-	arrange(in.Mode, seeds, open)
-	arrange(Learned, seeds, withheld)
-	open, cut := cutOff(open)
-	rank(open)
-	rank(withheld)
+	w := resolve(&in)
+	return w.resolution()
+}
 
-	r := Resolution{Slot: in.Slot, Mode: in.Mode, Weights: in.Weights, Profile: in.Profile}
-	for i, p := range open {
-		p.Position = i + 1
-		r.Options = append(r.Options, p.published())
-	}
-	for i, p := range withheld {
-		p.Position = i + 1
-		r.Withheld = append(r.Withheld, p.published())
-	}
-	out = append(out, cut...)
-	slices.SortFunc(out, func(a, b *placed) int { return cmp.Compare(a.Option, b.Option) })
-	for _, p := range slices.Concat(open, withheld, out) {
-		r.Why = append(r.Why, p.Verdict)
-	}
-	r.Expected, _ = r.ExpectedCost(ids(open))
+// Explain is Order with the gradient and the verdict about every candidate.
+func Explain(in Input) Resolution {
+	w := resolve(&in)
+	r := w.resolution()
+	w.explain(&r)
 	return r
 }
 
@@ -183,57 +189,151 @@ func Order(in Input) Resolution {
 // that order until one succeeds, with the numbers of r: what another order, such
 // as the published one, would cost now. It fails for an option that r has no
 // price for.
-func (r *Resolution) ExpectedCost(order []chain.OptionID) (float64, error) {
-	total, reached := 0.0, 1.0
-	for _, id := range order {
-		i := slices.IndexFunc(r.Why, func(v Verdict) bool { return v.Option == id && v.Status != Out })
-		if i < 0 {
+func (r *Resolution) ExpectedCost(list []chain.OptionID) (float64, error) {
+	options := make([]order.Option, len(list))
+	for i, id := range list {
+		o, ok := r.Priced(id)
+		if !ok {
 			return 0, fmt.Errorf("option %s is not in the chain of %s", id, r.Slot)
 		}
-		v := &r.Why[i]
-		total += float64(reached * expected(v.P, v.S, v.F))
-		reached *= 1 - v.P
+		options[i] = o
 	}
-	return total + float64(reached*r.Weights.Exhausted), nil
+	return order.Cost(options, r.terms), nil
+}
+
+// Priced gives an option that is in or withheld as the arithmetic sees it.
+func (r *Resolution) Priced(id chain.OptionID) (order.Option, bool) {
+	i, ok := slices.BinarySearchFunc(r.priced, id, func(o order.Option, id chain.OptionID) int { return cmp.Compare(o.ID, id) })
+	if !ok {
+		return order.Option{}, false
+	}
+	return r.priced[i], true
+}
+
+// Terms is what the order minds beside the options.
+func (r *Resolution) Terms() order.Terms { return r.terms }
+
+// work is a resolution in the making.
+type work struct {
+	in       *Input
+	seeds    []Seed    // by tier and source, the catalogue's spelled out
+	all      []placed  // by id
+	open     []*placed // in the order of the chain
+	withheld []*placed
+	out      []*placed // by id
+	method   order.Method
+	terms    order.Terms
+	expected float64
+}
+
+func resolve(in *Input) *work {
+	if in.Mode != Fixed {
+		in.Mode = Learned
+	}
+	if in.Profile == (Profile{}) {
+		in.Profile = DefaultProfile()
+	}
+	in.Profile.InputTokens = pick(in.Measured.InputTokens, in.Profile.InputTokens, maxTokens)
+	in.Profile.OutputTokens = pick(in.Measured.OutputTokens, in.Profile.OutputTokens, maxTokens)
+	if in.Weights == (Weights{}) {
+		in.Weights = DefaultWeights()
+	}
+	w := &work{in: in, terms: order.Terms{Cap: in.Cap, Exhausted: in.Weights.Exhausted, Rho: in.Rho}}
+	w.place()
+	w.sow()
+	for i := range w.all {
+		p := &w.all[i]
+		p.price(in)
+		switch p.judge(in); p.status {
+		case In:
+			w.open = append(w.open, p)
+		case Withheld:
+			w.withheld = append(w.withheld, p)
+		case Out:
+			w.out = append(w.out, p)
+		}
+	}
+	s := solvers.Get().(*order.Solver)
+	defer solvers.Put(s)
+	arrange(s, Learned, w.terms, w.withheld)
+	w.method = arrange(s, in.Mode, w.terms, w.open)
+	w.cutOff()
+	w.expected = order.Cost(options(w.open), w.terms)
+	return w
+}
+
+// solvers keep the room that exact orders need.
+var solvers = sync.Pool{New: func() any { return new(order.Solver) }}
+
+// place sorts the candidates by id, so that the caller's order has no say. Of two
+// with one id the first stays.
+func (w *work) place() {
+	list := make([]*Candidate, len(w.in.Candidates))
+	for i := range w.in.Candidates {
+		list[i] = &w.in.Candidates[i]
+	}
+	slices.SortStableFunc(list, func(a, b *Candidate) int { return cmp.Compare(a.Option.ID, b.Option.ID) })
+	list = slices.CompactFunc(list, func(a, b *Candidate) bool { return a.Option.ID == b.Option.ID })
+	w.all = make([]placed, len(list))
+	for i, c := range list {
+		w.all[i] = placed{c: c, values: valuesOf(w.in, c)}
+	}
+}
+
+func (w *work) find(id chain.OptionID) *placed {
+	i, ok := slices.BinarySearchFunc(w.all, id, func(p placed, id chain.OptionID) int { return cmp.Compare(p.c.Option.ID, id) })
+	if !ok {
+		return nil
+	}
+	return &w.all[i]
 }
 
 // arrange puts options in the order to try them.
-func arrange(mode Mode, s seeds, options []*placed) {
-	slices.SortStableFunc(options, func(a, b *placed) int {
-		if mode == Fixed {
-			return cmp.Or(cmp.Compare(s.listed(a.Option), s.listed(b.Option)), cmp.Compare(a.Option, b.Option))
-		}
-		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Option, b.Option))
-	})
+func arrange(s *order.Solver, mode Mode, t order.Terms, list []*placed) order.Method {
+	if mode == Fixed {
+		slices.SortFunc(list, func(a, b *placed) int {
+			return cmp.Or(cmp.Compare(a.listed, b.listed), cmp.Compare(a.c.Option.ID, b.c.Option.ID))
+		})
+		return ""
+	}
+	places, method := s.Best(options(list), t)
+	sorted := make([]*placed, len(list))
+	for i, at := range places {
+		sorted[i] = list[at]
+	}
+	copy(list, sorted)
+	return method
+}
+
+func options(list []*placed) []order.Option {
+	out := make([]order.Option, len(list))
+	for i, p := range list {
+		out[i] = p.option()
+	}
+	return out
 }
 
 // cutOff takes away what is more than a body may hold.
-func cutOff(options []*placed) (kept, out []*placed) {
-	if len(options) <= chain.MaxOptions {
-		return options, nil
+func (w *work) cutOff() {
+	if len(w.open) <= chain.MaxOptions {
+		return
 	}
-	kept, out = options[:chain.MaxOptions], options[chain.MaxOptions:]
-	for _, p := range out {
-		p.Status = Out
-		p.Reasons = append(p.Reasons, fmt.Sprintf("a chain holds at most %d options", chain.MaxOptions))
+	for _, p := range w.open[chain.MaxOptions:] {
+		p.status, p.cut = Out, true
+		w.out = append(w.out, p)
 	}
-	return kept, out
+	w.open = w.open[:chain.MaxOptions]
+	slices.SortFunc(w.out, func(a, b *placed) int { return cmp.Compare(a.c.Option.ID, b.c.Option.ID) })
 }
 
-// sorted gives the candidates by id, so that the caller's order has no say.
-func sorted(in []Candidate) []*Candidate {
-	list := make([]*Candidate, len(in))
-	for i := range in {
-		list[i] = &in[i]
+func (w *work) resolution() Resolution {
+	r := Resolution{Slot: w.in.Slot, Mode: w.in.Mode, Method: w.method, Expected: w.expected, Weights: w.in.Weights, Profile: w.in.Profile, Cap: w.in.Cap, terms: w.terms}
+	r.Options, r.Withheld = published(w.open), published(w.withheld)
+	r.priced = make([]order.Option, 0, len(w.open)+len(w.withheld))
+	for i := range w.all {
+		if p := &w.all[i]; p.status != Out {
+			r.priced = append(r.priced, p.option())
+		}
 	}
-	slices.SortStableFunc(list, func(a, b *Candidate) int { return cmp.Compare(a.Option.ID, b.Option.ID) })
-	return slices.CompactFunc(list, func(a, b *Candidate) bool { return a.Option.ID == b.Option.ID })
-}
-
-func ids(options []*placed) []chain.OptionID {
-	list := make([]chain.OptionID, len(options))
-	for i, p := range options {
-		list[i] = p.Option
-	}
-	return list
+	return r
 }

@@ -33,7 +33,7 @@ func TestScenarios(t *testing.T) {
 				t.Fatal(err)
 			}
 			policy, want, _ := strings.Cut(string(raw), separator)
-			got := outcome(resolve.Order(scenario(t, policy)))
+			got := outcome(resolve.Explain(scenario(t, policy)))
 			if *update {
 				if err := os.WriteFile(file, []byte(policy+separator+got), 0o644); err != nil {
 					t.Fatal(err)
@@ -81,11 +81,23 @@ func set(t testing.TB, in *resolve.Input, name string, words []string) {
 	case "default":
 		in.Default = ids()
 	case "prefer":
-		in.Prefer = ids()
+		in.Seeds = append(in.Seeds, resolve.Seed{Tier: 1, Name: "workspace", Source: "home", Options: ids()})
+	case "stage", "consumer", "instance", "stage-default", "consumer-default", "instance-default": // NAME OPTIONS…
+		tier, _, whole := strings.Cut(name, "-")
+		source := tier + " " + words[0]
+		words = words[1:]
+		level := slices.Index([]string{"global", "workspace", "stage", "consumer", "instance"}, tier)
+		in.Seeds = append(in.Seeds, resolve.Seed{Tier: level, Name: tier, Source: source, Options: ids(), Default: whole})
+	case "cap":
+		in.Cap = int(number(t, words[0]))
+	case "rho":
+		in.Rho = number(t, words[0])
+	case "measured":
+		in.Measured = resolve.Measured{InputTokens: resolve.Estimate{Value: number(t, words[0]), Weight: 9}, OutputTokens: resolve.Estimate{Value: number(t, words[1]), Weight: 9}}
 	case "pin":
-		in.Pin = words
+		in.Pin = rulings(words)
 	case "deny":
-		in.Deny = words
+		in.Deny = rulings(words)
 	case "geo":
 		in.Geo = words
 	case "profile":
@@ -103,6 +115,14 @@ func set(t testing.TB, in *resolve.Input, name string, words []string) {
 	default:
 		t.Fatalf("no setting %q", name)
 	}
+}
+
+func rulings(words []string) (list []resolve.Ruling) {
+	for _, w := range words {
+		pattern, by, _ := strings.Cut(w, "@")
+		list = append(list, resolve.Ruling{Pattern: pattern, By: strings.ReplaceAll(by, "=", " ")})
+	}
+	return list
 }
 
 func candidate(t testing.TB, option string, hub []string) resolve.Candidate {
@@ -155,13 +175,23 @@ func number(t testing.TB, s string) float64 {
 // outcome writes a resolution down, rounded to what people compare.
 func outcome(r resolve.Resolution) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "chain: %s\nwithheld: %s\nexpected: %.0f\n", ids(r.Options), ids(r.Withheld), r.Expected)
+	fmt.Fprintf(&b, "chain: %s\nwithheld: %s\nexpected: %.0f%s\n", ids(r.Options), ids(r.Withheld), r.Expected, method(r))
+	for _, g := range r.Gradient {
+		fmt.Fprintf(&b, "by %s:", g.Axis)
+		for _, id := range g.Options {
+			fmt.Fprintf(&b, " %s", id)
+		}
+		b.WriteString("\n")
+	}
 	for _, v := range r.Why {
 		fmt.Fprintf(&b, "%s %s: %s\n", v.Status, v.Option, strings.Join(v.Reasons, "; "))
 		if v.Status == resolve.Out {
 			continue
 		}
 		fmt.Fprintf(&b, "    p %.3f s %.0f f %.0f index %.0f |%s /%s\n    ", v.P, v.S, v.F, v.Index, terms(v.Success), terms(v.Failure))
+		if v.Status == resolve.In && (v.Reach == 0 || v.Posterior-v.P < -1e-9) {
+			fmt.Fprintf(&b, "reach %.4f posterior %.3f\n    ", v.Reach, v.Posterior)
+		}
 		for i, a := range v.Axes {
 			if i > 0 {
 				b.WriteString(" ")
@@ -179,6 +209,13 @@ func outcome(r resolve.Resolution) string {
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+func method(r resolve.Resolution) string {
+	if r.Method == "" {
+		return ""
+	}
+	return " by " + string(r.Method)
 }
 
 func terms(list []resolve.Term) string {

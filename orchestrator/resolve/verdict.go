@@ -3,9 +3,9 @@ package resolve
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/order"
 )
 
 // Status says whether a candidate is in the chain.
@@ -21,23 +21,28 @@ const (
 // Verdict is what was decided about one candidate, and why: a row of `chain
 // explain`. P, S, F, Terms and Index are given for options that are out, too.
 type Verdict struct {
-	Option   chain.OptionID `json:"option"`
-	Kind     chain.Kind     `json:"kind"`
-	Status   Status         `json:"status"`
-	Position int            `json:"position,omitempty"` // from 1, within its status; 0 for those that are out
-	Reasons  []string       `json:"reasons"`            // who put it in, or who kept it out
-	P        float64        `json:"p"`                  // probability of success, 0.001 to 0.999
-	S        float64        `json:"s"`                  // micro-dollars if it succeeds: the sum of the terms of S
-	F        float64        `json:"f"`                  // micro-dollars if it fails: the sum of the terms of F
-	Index    float64        `json:"index"`              // (p·s + (1−p)·f)/p: the lower, the earlier
-	Success  []Term         `json:"success"`            // the terms of S
-	Failure  []Term         `json:"failure"`            // the terms of F
-	Axes     []Axis         `json:"axes,omitempty"`     // its place on each axis among those of its status
-	Pareto   bool           `json:"pareto,omitempty"`   // no other option of its status is as good on every axis and better on one
-	Declared bool           `json:"declared"`           // a list or a pin names it, whether it is in or out
-	Outside  bool           `json:"outside,omitempty"`  // outside the workspace's geo
-	LowN     bool           `json:"low_n,omitempty"`    // few devices behind its estimates
-	Learned  bool           `json:"learned,omitempty"`  // at least one value was learned; otherwise all are declared
+	Option    chain.OptionID `json:"option"`
+	Kind      chain.Kind     `json:"kind"`
+	Domain    string         `json:"domain,omitempty"` // what it fails together with
+	Status    Status         `json:"status"`
+	Position  int            `json:"position,omitempty"`  // from 1, within its status; 0 for those that are out
+	Reasons   []string       `json:"reasons"`             // who put it in, or who kept it out
+	P         float64        `json:"p"`                   // probability of success, 0.001 to 0.999
+	S         float64        `json:"s"`                   // micro-dollars if it succeeds: the sum of the terms of S
+	F         float64        `json:"f"`                   // micro-dollars if it fails: the sum of the terms of F
+	Index     float64        `json:"index"`               // (p·s + (1−p)·f)/p: the lower, the earlier, where options are independent
+	Reach     float64        `json:"reach,omitempty"`     // of those in: probability that it is tried; 0 past the cap
+	Posterior float64        `json:"posterior,omitempty"` // of those in: probability that it succeeds once all before it failed
+	Success   []Term         `json:"success"`             // the terms of S
+	Failure   []Term         `json:"failure"`             // the terms of F
+	Seeds     []Entry        `json:"seeds,omitempty"`     // the lists that name it, the least specific first
+	Credit    float64        `json:"credit,omitempty"`    // its standing in all lists, 0 to 1
+	Axes      []Axis         `json:"axes,omitempty"`      // its place on each axis among those of its status
+	Pareto    bool           `json:"pareto,omitempty"`    // no other option of its status is as good on every axis and better on one
+	Declared  bool           `json:"declared"`            // a list or a pin names it, whether it is in or out
+	Outside   bool           `json:"outside,omitempty"`   // outside the workspace's geo
+	LowN      bool           `json:"low_n,omitempty"`     // few devices behind its estimates
+	Learned   bool           `json:"learned,omitempty"`   // at least one value was learned; otherwise all are declared
 }
 
 // Term is one summand of a cost.
@@ -47,6 +52,14 @@ type Term struct {
 	Of    string  `json:"of,omitempty"` // how it came about, for people
 }
 
+// Entry is one list's word on an option: an entry of the tensor.
+type Entry struct {
+	Tier   string `json:"tier"`
+	Source string `json:"source"`
+	Place  int    `json:"place"` // from 1
+	Of     int    `json:"of"`
+}
+
 // Axis is an option's standing on one cost axis.
 type Axis struct {
 	Name  string  `json:"name"`
@@ -54,146 +67,141 @@ type Axis struct {
 	Rank  int     `json:"rank"`  // from 1; equals share a rank
 }
 
-// placed is a verdict in the making.
+// placed is a candidate in the making of a resolution.
 type placed struct {
-	Verdict
-	candidate *Candidate
+	c         *Candidate
 	values    values
+	parts     parts
+	s, f      float64
+	share     float64 // of the credit, 0 to 1
+	seeds     int     // lists that name it
+	listed    int     // place in a fixed order
+	inDefault bool    // some default list names it
+	cut       bool    // more than a body may hold
+	status    Status
 }
 
-// judge prices a candidate and decides whether it is in.
-func judge(in Input, s seeds, c *Candidate) *placed {
-	p := &placed{candidate: c, values: valuesOf(in, c)}
-	p.Option, p.Kind = c.Option.ID, c.Option.Kind
-	p.price(in, s)
-
-	by := s.declaredBy(in, c)
-	against := kept(in, c)
-	p.Declared = len(by) > 0 || c.Withheld
+// judge decides whether a candidate is in. Out is out: nothing brings it back.
+func (p *placed) judge(in *Input) {
+	id := p.c.Option.ID
+	pinned := slices.ContainsFunc(in.Pin, func(r Ruling) bool { return Match(r.Pattern, id) })
 	switch {
-	case len(against) > 0:
-		p.Status, p.Reasons = Out, against
-	case c.Withheld && !pinned(in, c):
-		p.Status, p.Reasons = Withheld, []string{"withheld by the catalogue"}
-	case len(by) == 0:
-		p.Status, p.Reasons = Out, []string{"declared by nobody: not in the default list, not pinned"}
-		if s.prefers(c.Option.ID) {
-			p.Reasons = []string{"preferred, but not in the default list and not pinned"}
-		}
+	case p.c.Unreachable != "",
+		slices.ContainsFunc(in.Deny, func(r Ruling) bool { return Match(r.Pattern, id) }),
+		slices.ContainsFunc(p.c.Ceilings, func(l Ceiling) bool { return l.Breached }),
+		p.c.Option.Validate() != nil:
+		p.status = Out
+	case pinned:
+		p.status = In
+	case p.c.Withheld:
+		p.status = Withheld
+	case p.inDefault, p.seeds >= quorum:
+		p.status = In
 	default:
-		p.Status, p.Reasons = In, by
+		p.status = Out
 	}
-	return p
 }
 
-// kept says who keeps a candidate out. Out is out: nothing brings it back.
-func kept(in Input, c *Candidate) (reasons []string) {
-	for _, pattern := range in.Deny {
-		if Match(pattern, c.Option.ID) {
-			reasons = append(reasons, "denied by "+pattern)
+// against says who keeps a candidate out.
+func (p *placed) against(in *Input) (reasons []string) {
+	for _, r := range in.Deny {
+		if Match(r.Pattern, p.c.Option.ID) {
+			reasons = append(reasons, "denied by "+r.String())
 		}
 	}
-	if c.Unreachable != "" {
-		reasons = append(reasons, "unreachable: "+c.Unreachable)
+	if p.c.Unreachable != "" {
+		reasons = append(reasons, "unreachable: "+p.c.Unreachable)
 	}
-	for _, l := range c.Ceilings {
+	for _, l := range p.c.Ceilings {
 		if l.Breached {
 			reasons = append(reasons, "ceiling: "+l.Name)
 		}
 	}
-	if err := c.Option.Validate(); err != nil {
+	if err := p.c.Option.Validate(); err != nil {
 		reasons = append(reasons, "invalid: "+err.Error())
 	}
-	return reasons
-}
-
-// seeds is who declared what, as far as this chain is concerned: a list per
-// tier. The tier's weight is 8^tier.
-type seeds struct {
-	global    []chain.OptionID // the default list, with every local option in its place
-	workspace []chain.OptionID // the prefer list
-}
-
-const tierWeight = 8
-
-// builtinPrefix begins the ids of the models that every device has inside
-// ([chain.BuiltinOption]). They are in a chain only where a list names them: else
-// they would stand in front of the services that a catalogue is about.
-const builtinPrefix = "local/builtin/"
-
-// seedsOf spells the lists out: local options stand where the default list
-// says "local", else in front.
-func seedsOf(in Input) seeds {
-	var locals []chain.OptionID
-	for _, c := range sorted(in.Candidates) {
-		if c.Option.Kind == chain.Local && !strings.HasPrefix(string(c.Option.ID), builtinPrefix) && !c.Withheld && !slices.Contains(in.Default, c.Option.ID) {
-			locals = append(locals, c.Option.ID)
-		}
-	}
-	at := slices.Index(in.Default, LocalSlot)
-	if at < 0 {
-		return seeds{slices.Concat(locals, in.Default), in.Prefer}
-	}
-	return seeds{slices.Concat(in.Default[:at], locals, in.Default[at+1:]), in.Prefer}
-}
-
-// declaredBy says who puts a candidate in.
-func (s seeds) declaredBy(in Input, c *Candidate) (reasons []string) {
-	id := c.Option.ID
-	if i := slices.Index(s.global, id); i >= 0 {
-		if slices.Contains(in.Default, id) {
-			reasons = append(reasons, fmt.Sprintf("default, place %d of %d", i+1, len(s.global)))
-		} else {
-			reasons = append(reasons, "local: a device of the scope declares it")
-		}
-	}
-	for _, pattern := range in.Pin {
-		if Match(pattern, id) {
-			reasons = append(reasons, "pinned by "+pattern)
-		}
-	}
-	if i := slices.Index(s.workspace, id); i >= 0 && len(reasons) > 0 {
-		reasons = append(reasons, fmt.Sprintf("preferred, place %d of %d", i+1, len(s.workspace)))
+	if p.cut {
+		reasons = append(reasons, fmt.Sprintf("a chain holds at most %d options", chain.MaxOptions))
 	}
 	return reasons
 }
 
-// pinned reports whether the workspace's owner wants c in, also against the
-// catalogue's wish to keep it back.
-func pinned(in Input, c *Candidate) bool {
-	return slices.ContainsFunc(in.Pin, func(pattern string) bool { return Match(pattern, c.Option.ID) })
-}
-
-func (s seeds) prefers(id chain.OptionID) bool { return slices.Contains(s.workspace, id) }
-
-// listed is an option's place where the order is fixed: what the list does not
-// hold comes after it.
-func (s seeds) listed(id chain.OptionID) int {
-	if i := slices.Index(s.global, id); i >= 0 {
-		return i
+// explain fills in the gradient and the verdicts.
+func (w *work) explain(r *Resolution) {
+	r.Gradient = gradient(w.open)
+	steps := order.Steps(options(w.open), w.terms)
+	for i, v := range ranked(w.open) {
+		if v.Position = i + 1; i < len(steps) {
+			v.Reach, v.Posterior = steps[i].Reach, steps[i].P
+		}
+		r.Why = append(r.Why, w.verdict(w.open[i], v))
 	}
-	return len(s.global)
+	for i, v := range ranked(w.withheld) {
+		v.Position = i + 1
+		r.Why = append(r.Why, w.verdict(w.withheld[i], v))
+	}
+	for _, p := range w.out {
+		r.Why = append(r.Why, w.verdict(p, Verdict{}))
+	}
 }
 
-// preference is an option's standing, 0 to 1: the mean over the tiers that hold
-// any entry, weighted by 8^tier.
-func (s seeds) preference(id chain.OptionID) float64 {
-	sum, of, weight := 0.0, 0.0, 1.0
-	for _, tier := range [][]chain.OptionID{s.global, s.workspace} {
-		if n := len(tier); n > 0 {
-			of += weight
-			if i := slices.Index(tier, id); i >= 0 {
-				sum += float64(weight * float64(n-i) / float64(n))
+// verdict completes v, which holds p's place among its like.
+func (w *work) verdict(p *placed, v Verdict) Verdict {
+	o := p.option()
+	v.Option, v.Kind, v.Domain, v.Status = o.ID, p.c.Option.Kind, o.Domain, p.status
+	v.P, v.S, v.F, v.Index = o.P, o.S, o.F, o.Index()
+	v.Success, v.Failure = p.success(w.in), p.failed()
+	v.Credit, v.Outside, v.LowN, v.Learned = p.share, p.values.outside, p.c.Estimates.LowN, p.values.learned
+	for i := range w.seeds {
+		s := &w.seeds[i]
+		if at := slices.Index(s.Options, o.ID); at >= 0 {
+			v.Seeds = append(v.Seeds, Entry{s.Name, s.Source, at + 1, len(s.Options)})
+		}
+	}
+	by := w.inFavour(p, v.Seeds)
+	v.Declared = p.inDefault || len(by) > 0 || p.c.Withheld
+	switch p.status {
+	case Out:
+		if v.Reasons = p.against(w.in); len(v.Reasons) == 0 {
+			v.Reasons = []string{"declared by nobody: not in the default list, not pinned"}
+			if p.seeds > 0 {
+				v.Reasons = []string{fmt.Sprintf("preferred by %d list, but not in the default list and not pinned: %d are a quorum", p.seeds, quorum)}
 			}
 		}
-		weight *= tierWeight
+	case Withheld:
+		v.Reasons = []string{"withheld by the catalogue"}
+	case In:
+		v.Reasons = by
 	}
-	if of == 0 {
-		return 0
-	}
-	return sum / of
+	return v
 }
 
-// Match reports whether an option's id fits a pattern: an id, in which each "*"
-// stands for any run of characters, slashes among them.
-func Match(pattern string, id chain.OptionID) bool { return chain.Match(pattern, string(id)) }
+// inFavour says who puts a candidate in, and who prefers what is in.
+func (w *work) inFavour(p *placed, entries []Entry) (reasons []string) {
+	id, preferred := p.c.Option.ID, []string(nil)
+	for _, e := range entries {
+		i := slices.IndexFunc(w.seeds, func(s Seed) bool { return s.Name == e.Tier && s.Source == e.Source })
+		switch s := &w.seeds[i]; {
+		case s.Default && s.Tier == 0 && !slices.Contains(w.in.Default, id):
+			reasons = append(reasons, "local: a device of the scope declares it")
+		case s.Default && s.Tier == 0:
+			reasons = append(reasons, fmt.Sprintf("default, place %d of %d", e.Place, e.Of))
+		case s.Default:
+			reasons = append(reasons, fmt.Sprintf("default of %s, place %d of %d", s.Source, e.Place, e.Of))
+		default:
+			preferred = append(preferred, fmt.Sprintf("preferred by %s, place %d of %d", s.Source, e.Place, e.Of))
+		}
+	}
+	for _, r := range w.in.Pin {
+		if Match(r.Pattern, id) {
+			reasons = append(reasons, "pinned by "+r.String())
+		}
+	}
+	if len(reasons) == 0 && p.seeds < quorum {
+		return nil
+	}
+	if len(reasons) == 0 {
+		reasons = append(reasons, fmt.Sprintf("quorum: %d lists declare it", p.seeds))
+	}
+	return append(reasons, preferred...)
+}
