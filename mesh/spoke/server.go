@@ -3,7 +3,6 @@ package spoke
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"log/slog"
@@ -58,14 +57,14 @@ type Server struct {
 
 	refused atomic.Uint64
 
-	members, strangers room
+	members, strangers *wire.Room // for frames on their way
 }
 
 // NewServer makes a server. It starts nothing.
 func NewServer(handler Handler, log *slog.Logger) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{handler: handler, log: log, ctx: ctx, cancel: cancel,
-		sessions: map[network.Stream]peer.ID{}, perPeer: map[peer.ID]int{}, members: room{most: memberRoom}, strangers: room{most: strangerRoom}}
+		sessions: map[network.Stream]peer.ID{}, perPeer: map[peer.ID]int{}, members: wire.NewRoom(memberRoom), strangers: wire.NewRoom(strangerRoom)}
 }
 
 // Serve runs one session to its end.
@@ -155,9 +154,9 @@ func (s *Server) session(stream network.Stream, from chain.PeerID) error {
 		if greeted {
 			_ = stream.SetReadDeadline(time.Now().Add(frameTimeout))
 		}
-		budget := &s.strangers
+		budget := s.strangers
 		if greeted {
-			budget = &s.members
+			budget = s.members
 		}
 		request, err := read(in, budget)
 		if err != nil && !errors.Is(err, wire.ErrMessage) {
@@ -181,31 +180,17 @@ func (s *Server) session(stream network.Stream, from chain.PeerID) error {
 
 var errNoRoom = errors.New("no room for a frame of this size now")
 
-// room is a budget of bytes.
-type room struct {
-	used atomic.Int64
-	most int64
-}
-
 // read reads one request, with room for it taken from the budget.
-func read(in *bufio.Reader, budget *room) (request wire.Request, err error) {
-	var size uint64
-	for n := 1; n <= binary.MaxVarintLen32; n++ {
-		head, err := in.Peek(n)
-		if err != nil {
-			return request, err
-		}
-		if head[n-1] < 0x80 {
-			size, _ = binary.Uvarint(head)
-			break
-		}
+func read(in *bufio.Reader, budget *wire.Room) (request wire.Request, err error) {
+	size, err := wire.PeekLength(in)
+	if err != nil {
+		return request, err
 	}
 	if size > small && size <= wire.MaxControl { // what is larger is refused below
-		if budget.used.Add(int64(size)) > budget.most {
-			budget.used.Add(-int64(size))
+		if !budget.Take(size) {
 			return request, errNoRoom
 		}
-		defer budget.used.Add(-int64(size))
+		defer budget.Give(size)
 	}
 	return request, wire.Read(in, wire.MaxControl, &request)
 }

@@ -60,7 +60,25 @@ func samples() map[string]wire.Message {
 		"refusal":       &wire.Reply{Refusal: &wire.Refusal{Code: "busy", Message: "come back later", ComeBack: 30000}},
 		"invalidation":  &wire.Invalidation{Scope: wire.ScopeHash(bytes.Repeat([]byte{9}, 32), chain.DefaultScope), Primitive: chain.LLMChat, Seq: 8, Prefix: []byte(body[4:12])},
 		"announce":      &wire.Announce{Membership: []byte("membership"), Capabilities: []chain.Capability{"execute:llm.chat"}, Seq: 2, BootID: "b1"},
+		"exec_open":     &wire.ExecOpen{Request: []byte("request"), Membership: []byte("membership"), Head: []byte("head"), Body: []byte("body"), Extension: []byte("extension")},
+		"exec_request":  request(),
+		"exec_data":     &wire.ExecReply{Data: &wire.ExecData{Bytes: []byte("grüezi"), Meaningful: true, More: true}},
+		"exec_part":     &wire.ExecReply{Data: &wire.ExecData{Bytes: []byte{0xc3}, Part: true}},
+		"exec_flush":    &wire.ExecReply{Data: &wire.ExecData{}},
+		"exec_refusal":  &wire.ExecReply{Refusal: &wire.ExecRefusal{Code: wire.ExecBusy, Message: "two jobs run and four wait", ComeBack: 1500}},
+		"exec_trailer": &wire.ExecReply{Trailer: &wire.ExecTrailer{Class: chain.CallerError, Status: 400, RetryAfter: 0, HasRetryAfter: true, Used: 2, Input: 10, Output: 20,
+			FirstOutput: 250, Option: "local/ollama/qwen2.5:7b", Model: "qwen2.5:7b", Answer: &wire.ExecAnswer{Status: 400, ContentType: "application/json", Body: []byte("{}")},
+			ResponseHash: "sha256:00", Signature: bytes.Repeat([]byte{7}, 64)}},
 	}
+}
+
+// request is one that an executor reads.
+func request() *wire.ExecRequest {
+	return &wire.ExecRequest{Executor: peer, Membership: wire.EnvelopeHash([]byte("membership")), Head: wire.EnvelopeHash([]byte("head")), Body: chain.CIDOf([]byte("body")),
+		Extension: wire.EnvelopeHash([]byte("extension")), Option: "peer", Scope: home.Scope, Primitive: home.Primitive,
+		PayloadBytes: 7, PayloadHash: wire.EnvelopeHash([]byte("payload")), TransactionID: "t1", Nonce: "0123456789abcdef", RequestHash: "sha256:00", Seeker: "did:key:z6MkA",
+		Agent: "did:web:example.org:agents:a", TokenID: "k1", Token: []byte("token"), RequestID: "r1", Model: "auto", Stream: true, Usage: true, Attempts: 8, Budget: 60000,
+		Hop: 1, Expires: 1772366460000}
 }
 
 // fresh makes a zero message of m's type.
@@ -337,7 +355,10 @@ func FuzzReply(f *testing.F)   { fuzz(f, func() wire.Message { return new(wire.R
 func FuzzInvalidation(f *testing.F) {
 	fuzz(f, func() wire.Message { return new(wire.Invalidation) })
 }
-func FuzzAnnounce(f *testing.F) { fuzz(f, func() wire.Message { return new(wire.Announce) }) }
+func FuzzExecOpen(f *testing.F)    { fuzz(f, func() wire.Message { return new(wire.ExecOpen) }) }
+func FuzzExecRequest(f *testing.F) { fuzz(f, func() wire.Message { return new(wire.ExecRequest) }) }
+func FuzzExecReply(f *testing.F)   { fuzz(f, func() wire.Message { return new(wire.ExecReply) }) }
+func FuzzAnnounce(f *testing.F)    { fuzz(f, func() wire.Message { return new(wire.Announce) }) }
 
 // fuzz holds a decoder to this: no panic, and what it accepts it can write and
 // read again as the same.
