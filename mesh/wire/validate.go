@@ -132,6 +132,7 @@ func (h *Hello) Validate() error {
 		c.instant("a held time of issue", held.Mark.Issued)
 		c.size("head", len(held.Head), 0, maxHead)
 	}
+	c.addresses(h.Addresses)
 	return c.err
 }
 
@@ -160,10 +161,7 @@ func (w *Welcome) Validate() error {
 	c.size("peers", len(w.Peers), 0, maxPeers)
 	for i := 0; i < len(w.Peers) && c.err == nil; i++ {
 		c.peer(w.Peers[i].Peer)
-		c.size("addresses", len(w.Peers[i].Addresses), 0, maxAddresses)
-		for _, a := range w.Peers[i].Addresses {
-			c.word("an address", a, maxText)
-		}
+		c.addresses(w.Peers[i].Addresses)
 	}
 	c.line("mesh name", w.MeshName, maxText)
 	c.size("scopes", len(w.Scopes), 0, maxScopes)
@@ -205,6 +203,7 @@ func (r *Report) Validate() error {
 	for i := 0; i < len(r.Protests) && c.err == nil; i++ {
 		c.is(r.Protests[i].Validate())
 	}
+	c.chords(r.Chords)
 	return c.err
 }
 
@@ -306,6 +305,7 @@ func (a *Announce) Validate() error {
 	c.capabilities(a.Capabilities)
 	c.sequence("sequence", a.Seq)
 	c.word("boot ID", a.BootID, 64)
+	c.addresses(a.Addresses)
 	return c.err
 }
 

@@ -25,6 +25,7 @@ type Hello struct {
 	Holds        []Held             `cbor:"holds,omitempty"` // highest accepted, per slot
 	BootID       string             `cbor:"boot_id"`
 	Metered      bool               `cbor:"metered,omitempty"`
+	Addresses    []string           `cbor:"addresses,omitempty"` // where other devices may dial it
 }
 
 // Redeem is the part of an invitation that proves the right to enrol.
@@ -99,6 +100,7 @@ type Report struct {
 	Locals       []LocalOption      `cbor:"locals,omitempty"`
 	Dropped      uint64             `cbor:"dropped,omitempty"` // measurements lost to a full queue
 	Protests     []Protest          `cbor:"protests,omitempty"`
+	Chords       []Chord            `cbor:"chords,omitempty"` // its contacts now; they replace those told before
 }
 
 // Counter is exact: attempts on one option, by outcome.
@@ -176,4 +178,5 @@ type Announce struct {
 	Capabilities []chain.Capability `cbor:"capabilities"`
 	Seq          uint64             `cbor:"seq"` // rises with each announcement of a boot
 	BootID       string             `cbor:"boot_id"`
+	Addresses    []string           `cbor:"addresses,omitempty"` // where members may dial it; a hint
 }

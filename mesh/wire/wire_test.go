@@ -36,10 +36,10 @@ func samples() map[string]wire.Message {
 	local := []wire.LocalOption{{Primitives: []chain.Primitive{chain.LLMChat}, Option: chain.Option{ID: "local/ollama/qwen2.5:7b", Kind: chain.Local, Adapter: "openai", Model: "qwen2.5:7b"}}}
 	protest := wire.Protest{Slot: home, Body: body, Nonce: "n1", Failed: []chain.Failure{{Option: "alpha/small", Class: chain.Timeout}}, Budget: 5000}
 	hello := wire.Hello{Version: "1.0", DeviceID: "7f6c2f0a-6d3c-4f6e-9a52-0f3c1f9a7b11", Name: "laptop", Membership: []byte("membership"),
-		Capabilities: []chain.Capability{"submit", "execute:llm.chat"}, Locals: local, BootID: "b1", Metered: true,
+		Capabilities: []chain.Capability{"submit", "execute:llm.chat"}, Locals: local, BootID: "b1", Metered: true, Addresses: []string{"/ip4/192.0.2.9/tcp/7411"},
 		Holds: []wire.Held{{Slot: home, Mark: chain.Mark{Seq: 7, Body: body, Issued: 1772366400000}, Head: []byte("head")}}}
 	enrol := wire.Hello{DeviceID: "d", BootID: "b", Invitation: &wire.Redeem{Secret: bytes.Repeat([]byte{1}, 32), Scope: chain.DefaultScope}}
-	report := wire.Report{BootID: "b1", Seq: 3, From: 1772366400000, To: 1772366460000, Dropped: 1, Protests: []wire.Protest{protest},
+	report := wire.Report{BootID: "b1", Seq: 3, From: 1772366400000, To: 1772366460000, Dropped: 1, Protests: []wire.Protest{protest}, Chords: []wire.Chord{{Peer: peer, RTT: 350}},
 		Counters: []wire.Counter{{Slot: home, Option: "peer", Peer: peer, Attempts: 5, LastOK: true,
 			Outcomes: map[chain.Class]uint64{chain.OK: 3, chain.Timeout: 2, chain.Cooling: 9}}},
 		Measurements: []wire.Measurement{{Slot: home, Option: "alpha/small", Class: chain.OK, At: 1772366400500, FirstOutput: 200, Total: 900, Bytes: 4000, Input: 10, Output: 20, Cost: 15}}}
@@ -47,6 +47,8 @@ func samples() map[string]wire.Message {
 		Chains: []wire.Available{{Slot: home, Seq: 8, Body: body}}, Behind: []chain.Slot{home}, Now: 1772366400000, ComeBack: 900000, Stay: true,
 		Authority: "https://192.0.2.7:7443", Certificate: bytes.Repeat([]byte{3}, 32), Peers: []wire.PeerAddress{{Peer: peer, Addresses: []string{"/ip4/192.0.2.9/tcp/7411"}}},
 		MeshName: "home", Scopes: []chain.ScopeID{chain.DefaultScope}}
+	greeting := wire.Greeting{Membership: []byte("membership"), Capabilities: []chain.Capability{"execute:llm.chat"}, BootID: "b1",
+		Load: wire.Load{Running: 1, Queued: 2, Slots: 4}, Addresses: []string{"/ip4/192.0.2.9/tcp/7411"}, Brief: true, Revocations: 5}
 	return map[string]wire.Message{
 		"hello":         &wire.Request{Hello: &hello},
 		"hello_enrol":   &wire.Request{Hello: &enrol},
@@ -59,7 +61,6 @@ func samples() map[string]wire.Message {
 		"protest_reply": &wire.Reply{Protest: &wire.ProtestReply{Extension: []byte("extension"), Reason: "none left"}},
 		"refusal":       &wire.Reply{Refusal: &wire.Refusal{Code: "busy", Message: "come back later", ComeBack: 30000}},
 		"invalidation":  &wire.Invalidation{Scope: wire.ScopeHash(bytes.Repeat([]byte{9}, 32), chain.DefaultScope), Primitive: chain.LLMChat, Seq: 8, Prefix: []byte(body[4:12])},
-		"announce":      &wire.Announce{Membership: []byte("membership"), Capabilities: []chain.Capability{"execute:llm.chat"}, Seq: 2, BootID: "b1"},
 		"exec_open":     &wire.ExecOpen{Request: []byte("request"), Membership: []byte("membership"), Head: []byte("head"), Body: []byte("body"), Extension: []byte("extension")},
 		"exec_request":  request(),
 		"exec_data":     &wire.ExecReply{Data: &wire.ExecData{Bytes: []byte("grüezi"), Meaningful: true, More: true}},
@@ -69,6 +70,17 @@ func samples() map[string]wire.Message {
 		"exec_trailer": &wire.ExecReply{Trailer: &wire.ExecTrailer{Class: chain.CallerError, Status: 400, RetryAfter: 0, HasRetryAfter: true, Used: 2, Input: 10, Output: 20,
 			FirstOutput: 250, Option: "local/ollama/qwen2.5:7b", Model: "qwen2.5:7b", Answer: &wire.ExecAnswer{Status: 400, ContentType: "application/json", Body: []byte("{}")},
 			ResponseHash: "sha256:00", Signature: bytes.Repeat([]byte{7}, 64)}},
+		"announce":     &wire.Announce{Membership: []byte("membership"), Capabilities: []chain.Capability{"execute:llm.chat"}, Seq: 2, BootID: "b1", Addresses: []string{"/ip4/192.0.2.9/tcp/7411"}},
+		"chords":       &wire.Chords{Membership: []byte("membership"), BootID: "b1", Seq: 3, Chords: []wire.Chord{{Peer: peer, RTT: 350}}},
+		"ask_greeting": &wire.Ask{Greeting: &greeting},
+		"ask_echo":     &wire.Ask{Echo: &wire.Echo{N: 7}},
+		"ask_heads":    &wire.Ask{Heads: &wire.Heads{Scope: chain.DefaultScope}},
+		"ask_fetch":    &wire.Ask{Fetch: &wire.Fetch{Slot: home, Body: body, Seq: 7}},
+		"ask_body":     &wire.Ask{Body: &wire.Body{Scope: chain.DefaultScope, Body: body}},
+		"ask_revoked":  &wire.Ask{Revocations: &wire.Revocations{List: []byte("list")}},
+		"answer_heads": &wire.Answer{Heads: &wire.Offers{Held: []wire.Held{{Slot: home, Mark: chain.Mark{Seq: 7, Body: body, Issued: 1772366400000}}}}},
+		"answer_body":  &wire.Answer{Body: &wire.BodyBytes{Bytes: []byte("body")}},
+		"answer_no":    &wire.Answer{Refusal: &wire.Refusal{Code: "revoked", Message: "the membership was revoked"}},
 	}
 }
 
@@ -253,6 +265,23 @@ func TestCaps(t *testing.T) {
 		"announced": {1024, func(n int) wire.Message {
 			return &wire.Announce{Membership: []byte("m"), BootID: "b", Capabilities: capability(n)}
 		}},
+		"own addresses": {32, hello(func(h *wire.Hello, n int) { h.Addresses = slices.Repeat([]string{"/a"}, n) })},
+		"an address":    {256, hello(func(h *wire.Hello, n int) { h.Addresses = []string{text(n)} })},
+		"greeted addresses": {32, func(n int) wire.Message {
+			return &wire.Greeting{Membership: []byte("m"), BootID: "b", Addresses: slices.Repeat([]string{"/a"}, n)}
+		}},
+		"greeted membership": {16 << 10, func(n int) wire.Message { return &wire.Greeting{Membership: make([]byte, n), BootID: "b"} }},
+		"chords": {256, func(n int) wire.Message {
+			return &wire.Chords{Membership: []byte("m"), BootID: "b", Chords: slices.Repeat([]wire.Chord{{Peer: peer}}, n)}
+		}},
+		"reported chords": {256, report(func(r *wire.Report, n int) { r.Chords = slices.Repeat([]wire.Chord{{Peer: peer}}, n) })},
+		"round trip":      {60_000_000, report(func(r *wire.Report, n int) { r.Chords = []wire.Chord{{Peer: peer, RTT: int64(n)}} })},
+		"load": {1 << 20, func(n int) wire.Message {
+			return &wire.Greeting{Membership: []byte("m"), BootID: "b", Load: wire.Load{Queued: int64(n)}}
+		}},
+		"offers":       {256, func(n int) wire.Message { return &wire.Offers{Held: slices.Repeat([]wire.Held{{Slot: home}}, n)} }},
+		"offered body": {chain.MaxBodyBytes, func(n int) wire.Message { return &wire.BodyBytes{Bytes: make([]byte, n)} }},
+		"offered list": {64 << 10, func(n int) wire.Message { return &wire.Revocations{List: make([]byte, n)} }},
 	} {
 		for n, ok := range map[int]bool{c.most: true, c.most + 1: false, 3*c.most + 1: false} {
 			if err := c.make(n).Validate(); (err == nil) != ok || err != nil && !errors.Is(err, wire.ErrMessage) {
@@ -358,6 +387,9 @@ func FuzzInvalidation(f *testing.F) {
 func FuzzExecOpen(f *testing.F)    { fuzz(f, func() wire.Message { return new(wire.ExecOpen) }) }
 func FuzzExecRequest(f *testing.F) { fuzz(f, func() wire.Message { return new(wire.ExecRequest) }) }
 func FuzzExecReply(f *testing.F)   { fuzz(f, func() wire.Message { return new(wire.ExecReply) }) }
+func FuzzChords(f *testing.F)      { fuzz(f, func() wire.Message { return new(wire.Chords) }) }
+func FuzzAsk(f *testing.F)         { fuzz(f, func() wire.Message { return new(wire.Ask) }) }
+func FuzzAnswer(f *testing.F)      { fuzz(f, func() wire.Message { return new(wire.Answer) }) }
 func FuzzAnnounce(f *testing.F)    { fuzz(f, func() wire.Message { return new(wire.Announce) }) }
 
 // fuzz holds a decoder to this: no panic, and what it accepts it can write and
