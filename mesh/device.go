@@ -17,6 +17,7 @@ import (
 	"github.com/multiformats/go-multiaddr"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/exchange"
 	"github.com/chordwheel/chordwheel/mesh/exec"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
@@ -57,6 +58,28 @@ type DeviceConfig struct {
 	OnMoved func()
 	// OnAnnounce: another device of a joined scope announced itself.
 	OnAnnounce func(p Presence)
+
+	// Peers are addresses of other devices, with their peer IDs: multiaddrs such
+	// as /ip4/192.0.2.7/tcp/7411/p2p/12D3Koo…; names are resolved at each dial.
+	Peers []string
+	// Metered: idle links are closed after two minutes.
+	Metered bool
+	// Keep is how many peers the device looks for; 0 is 32. More may find it.
+	Keep int
+	// Chains is what the device caches and gives to members; nil: nothing.
+	Chains exchange.Chains
+	// Load says how busy the device is with others' work; nil: nothing to do. It
+	// must return at once.
+	Load func() wire.Load
+
+	// OnContact: a peer was met: its membership was verified over a connection
+	// that proved its key, now. Told again with newer measurements.
+	OnContact func(c Contact)
+	// OnParted: the last connection with a contact is gone, or it was revoked,
+	// or a link that was closed for being idle was not renewed for too long.
+	OnParted func(p chain.PeerID)
+	// OnClone: something that must be unique was seen twice.
+	OnClone func(c Clone)
 }
 
 // Device is the node of one device. It has one session with the hub at a
@@ -78,6 +101,7 @@ type Device struct {
 	opener chan struct{} // one token: whoever has it opens a session
 
 	teller teller
+	peers  *peers
 
 	mu       sync.Mutex
 	link     link
@@ -120,9 +144,12 @@ func NewDevice(cfg DeviceConfig) (*Device, error) {
 		cfg.AnnounceEvery = 15 * time.Minute
 	}
 	d := &Device{cfg: cfg, hub: hub, addrs: addrs, exec: exec.NewServer(cfg.Executor, cfg.Log), sent: exec.NewSent(), wake: make(chan struct{}, 1), opener: make(chan struct{}, 1)}
-	// The pinned hub is the only peer that this version dials. Peers that
-	// bind to each other extend this function, not the gater.
-	d.gater.may = func(p peer.ID) bool { return p == hub }
+	if d.peers, err = newPeers(d); err != nil {
+		return nil, err
+	}
+	// The pinned hub, and whom the device has just decided to meet, where it
+	// has decided to.
+	d.gater.may = func(p peer.ID, at multiaddr.Multiaddr) bool { return p == hub || d.peers.granted(p, at) }
 	d.opener <- struct{}{}
 	d.teller.init()
 	return d, nil
@@ -155,11 +182,13 @@ func (d *Device) Start(ctx context.Context) (err error) {
 		return err
 	}
 	d.host.ConnManager().Protect(d.hub, "hub")
+	d.host.SetStreamHandler(exchange.Protocol, d.peers.server.Serve)
 	events, err := d.host.EventBus().Subscribe([]any{new(event.EvtPeerConnectednessChanged), new(event.EvtLocalAddressesUpdated)}, eventbus.BufSize(64))
 	if err != nil {
 		return fmt.Errorf("mesh device: %w", err)
 	}
-	d.group.Add(3)
+	d.group.Add(4)
+	go d.peers.loop(run)
 	go d.watch(run, events)
 	go func() { defer d.group.Done(); d.teller.loop(run) }()
 	go d.keep(run)
@@ -175,8 +204,10 @@ func (d *Device) Close() error {
 			return
 		}
 		d.endSession()
+		d.host.RemoveStreamHandler(exchange.Protocol)
 		d.cancel()
 		d.exec.Close() // its submitters are told why
+		d.peers.close()
 		err = d.host.Close()
 		if d.gossip != nil {
 			d.gossip.group.Wait()
@@ -200,7 +231,11 @@ func (d *Device) Join(keys ...wire.TopicKey) error { return d.gossip.setScopes(k
 // SetRevocations takes over a signed revocation list from the disk. Those of
 // welcomes and gossip are taken by the node. The error wraps a refusal of package
 // chain.
-func (d *Device) SetRevocations(list []byte) error { return d.gossip.setRevoked(list) }
+func (d *Device) SetRevocations(list []byte) error {
+	err := d.gossip.setRevoked(list)
+	d.peers.endRevoked()
+	return err
+}
 
 // Announce makes a what the device says of itself in its scopes: now (or some
 // seconds after the hello), after each reconnection, and every AnnounceEvery. Seq
@@ -214,6 +249,7 @@ func (d *Device) Announce(a wire.Announce) {
 	d.link.announceAt = d.link.settled
 	d.mu.Unlock()
 	d.poke()
+	d.peers.poke()
 }
 
 // publishAnnounce says it in every joined scope.
@@ -227,13 +263,14 @@ func (d *Device) publishAnnounce(ctx context.Context) {
 	a := *d.announce
 	a.Seq = d.number
 	d.mu.Unlock()
+	a.Addresses = d.reachable()
 	data, err := wire.Encode(&a)
 	if err != nil {
 		d.cfg.Log.Warn("announcement not sent", "error", err)
 		return
 	}
-	for _, topic := range d.gossip.announceTopics() {
-		if err := d.gossip.publish(ctx, topic, data); err != nil {
+	for _, k := range d.gossip.joinedScopes() {
+		if err := d.gossip.publish(ctx, announceTopic(d.cfg.Trust.Mesh, []byte(k.hash)), data); err != nil {
 			// A scope that the membership does not cover, or ours has run out.
 			d.cfg.Log.Debug("announcement not sent", "error", err)
 		}
@@ -248,10 +285,17 @@ func (d *Device) heard(_ string, data any) {
 			d.teller.hint(func() { d.cfg.OnInvalidation(chain.Slot{Scope: scope, Primitive: v.Primitive}, v.Seq, v.Prefix) })
 		}
 	case Presence:
-		if v.Membership.Peer != d.PeerID() && d.cfg.OnAnnounce != nil {
+		if v.Membership.Peer == d.PeerID() {
+			return
+		}
+		d.peers.announced(v)
+		if d.cfg.OnAnnounce != nil {
 			d.teller.hint(func() { d.cfg.OnAnnounce(v) })
 		}
+	case Adjacency:
+		d.peers.adjacent(v)
 	case []byte:
+		d.peers.endRevoked()
 		if d.cfg.OnRevoked != nil {
 			d.teller.tell(func() { d.cfg.OnRevoked(v) })
 		}

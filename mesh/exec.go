@@ -51,13 +51,14 @@ func (d *Device) Exec(ctx context.Context, to chain.PeerID, open wire.ExecOpen, 
 	}
 }
 
-// execStream opens a stream on a connection that stands.
+// execStream opens a stream on a connection that stands, or on one made again
+// to a contact whose link was closed for being idle.
 func (d *Device) execStream(ctx context.Context, p peer.ID) (network.Stream, error) {
-	if d.host.Network().Connectedness(p) != network.Connected {
-		return nil, fmt.Errorf("%w %s", ErrNotConnected, p)
-	}
 	opening, cancel := context.WithTimeout(ctx, streamTimeout)
 	defer cancel()
+	if d.host.Network().Connectedness(p) != network.Connected && (!d.peers.rests(p) || d.peers.arrive(opening, p) != nil) {
+		return nil, fmt.Errorf("%w %s", ErrNotConnected, p)
+	}
 	stream, err := d.host.NewStream(network.WithNoDial(opening, "exec"), p, exec.Protocol)
 	var unknown multistream.ErrNotSupported[protocol.ID]
 	switch {

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/wire"
@@ -22,3 +23,8 @@ func AnnounceTopic(m chain.MeshID, k wire.TopicKey) string {
 func (d *Device) DialsAsked() uint64 { return d.gater.asked.Load() }
 
 var Pause = pause
+
+func (d *Device) Conns(p chain.PeerID) []network.Conn {
+	id, _ := peerID(p)
+	return d.host.Network().ConnsToPeer(id)
+}

@@ -79,7 +79,7 @@ func (d *desk) Hello(_ context.Context, from chain.PeerID, h wire.Hello) (wire.W
 
 func (d *desk) issue(peer chain.PeerID, at time.Time) ([]byte, error) {
 	d.serial++
-	return member.Issue(d.key, member.Membership{Mesh: testMesh, DeviceID: "d", Peer: peer, Name: "device", Scopes: []chain.ScopeID{chain.DefaultScope},
+	return member.Issue(d.key, member.Membership{Mesh: testMesh, DeviceID: "id-" + chain.DeviceID(peer), Peer: peer, Name: "device", Scopes: []chain.ScopeID{chain.DefaultScope},
 		Issued: chain.InstantOf(at), Serial: d.serial})
 }
 

@@ -14,30 +14,31 @@ import (
 )
 
 // gater lets every visitor in and lets only those dials out that may says
-// yes to. The hub's may is always no.
+// yes to; it is asked with the address where that is known, else with nil. The
+// hub's may is always no.
 type gater struct {
-	may   func(peer.ID) bool
+	may   func(peer.ID, multiaddr.Multiaddr) bool
 	asked atomic.Uint64 // dials it was asked about
 }
 
 var _ connmgr.ConnectionGater = (*gater)(nil)
 
-func nobody(peer.ID) bool { return false }
+func nobody(peer.ID, multiaddr.Multiaddr) bool { return false }
 
 func (g *gater) InterceptPeerDial(p peer.ID) bool {
 	g.asked.Add(1)
-	return g.may(p)
+	return g.may(p, nil)
 }
 
 // InterceptAddrDial is asked after InterceptPeerDial, once for each address.
-func (g *gater) InterceptAddrDial(p peer.ID, _ multiaddr.Multiaddr) bool { return g.may(p) }
+func (g *gater) InterceptAddrDial(p peer.ID, a multiaddr.Multiaddr) bool { return g.may(p, a) }
 
 func (g *gater) InterceptAccept(network.ConnMultiaddrs) bool { return true }
 
 // InterceptSecured is the last line: an outbound connection that came about in
 // another way than by a dial through the swarm.
 func (g *gater) InterceptSecured(d network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
-	return d != network.DirOutbound || g.may(p)
+	return d != network.DirOutbound || g.may(p, nil)
 }
 
 func (g *gater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }

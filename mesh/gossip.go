@@ -28,6 +28,15 @@ type Presence struct {
 	Capabilities []chain.Capability // declared and granted
 	BootID       string
 	Seq          uint64
+	Addresses    []string // where the device says that it can be dialled
+}
+
+// Adjacency is what a member of a scope says of its contacts, in place of what
+// it said before. A chord counts when both ends claim it: package chord.
+type Adjacency struct {
+	Scope  chain.ScopeID
+	Peer   chain.PeerID
+	Chords []wire.Chord
 }
 
 // gossip is a node's part in the topics of one mesh. Messages are hints: a
@@ -70,6 +79,10 @@ func policyTopic(m chain.MeshID, shard int) string {
 }
 func announceTopic(m chain.MeshID, scopeHash []byte) string {
 	return topicRoot(m) + hex.EncodeToString(scopeHash) + "/announce"
+}
+
+func chordsTopic(m chain.MeshID, scopeHash []byte) string {
+	return topicRoot(m) + hex.EncodeToString(scopeHash) + "/chords"
 }
 
 // star makes the hub forward to all its devices at once: it is the only
@@ -231,6 +244,9 @@ func (g *gossip) setScopes(keys []wire.TopicKey, shards bool) error {
 		topic := announceTopic(g.trust.Mesh, hash)
 		want[topic] = true
 		errs = append(errs, g.join(topic, g.judge.announce(k.Scope), true))
+		topic = chordsTopic(g.trust.Mesh, hash)
+		want[topic] = true
+		errs = append(errs, g.join(topic, g.judge.chords(k.Scope), true))
 		if shards {
 			topic := policyTopic(g.trust.Mesh, wire.PolicyShard(k.Scope))
 			want[topic] = true
@@ -296,13 +312,9 @@ func (g *gossip) setRevoked(list []byte) error {
 	return err
 }
 
-// announceTopics gives the topics of the joined scopes.
-func (g *gossip) announceTopics() []string {
+// joinedScopes gives the joined scopes, each once for each of its keys.
+func (g *gossip) joinedScopes() []keyed {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var all []string
-	for _, k := range g.scopes {
-		all = append(all, announceTopic(g.trust.Mesh, []byte(k.hash)))
-	}
-	return all
+	return g.scopes // replaced as a whole, never changed
 }

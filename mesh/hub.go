@@ -33,6 +33,8 @@ type HubConfig struct {
 	// joined. It is called from many goroutines and must return soon. nil: nobody
 	// is told.
 	OnAnnounce func(Presence)
+	// OnChords is told, likewise, what devices say of their contacts.
+	OnChords func(Adjacency)
 }
 
 // Hub is the node that devices visit. It never dials and never opens a
@@ -155,8 +157,15 @@ func (h *Hub) forget(run context.Context, gone event.Subscription) {
 }
 
 func (h *Hub) heard(_ string, data any) {
-	if p, ok := data.(Presence); ok && h.cfg.OnAnnounce != nil {
-		h.cfg.OnAnnounce(p)
+	switch v := data.(type) {
+	case Presence:
+		if h.cfg.OnAnnounce != nil {
+			h.cfg.OnAnnounce(v)
+		}
+	case Adjacency:
+		if h.cfg.OnChords != nil {
+			h.cfg.OnChords(v)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 // times an hour; a hub that publishes for a thousand scopes at once is exempt.
 const (
 	forwarderRate, forwarderBurst = 100, 500 // messages a second from one neighbour, of any author
-	authorRate, authorBurst       = 1, 20    // announcements a second by one author
+	authorRate, authorBurst       = 1, 20    // announcements, or lists of chords, a second by one author
 	maxTracked                    = 1 << 16  // entries of each table; a full one forgets a random half
 )
 
@@ -127,30 +127,84 @@ func (j *judge) revoke(list []byte, now time.Time) (fresh bool, err error) {
 // announce lets pass what a member of scope says about itself.
 func (j *judge) announce(scope chain.ScopeID) validator {
 	return func(from peer.ID, m *pubsub.Message) (any, pubsub.ValidationResult) {
-		by := m.GetFrom()
 		var a wire.Announce
 		if len(m.Data) > wire.MaxAnnounce || len(m.GetSeqno()) != 8 || wire.Decode(m.Data, &a) != nil {
 			return nil, pubsub.ValidationReject
 		}
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		now := time.Now()
-		ms, err := j.membership(a.Membership, now)
-		if err == nil {
-			err = ms.Check(chain.PeerID(by.String()), scope, j.revoked)
-		}
-		switch {
-		case err == nil:
-		case from != by && (errors.Is(err, chain.ErrExpired) || errors.Is(err, chain.ErrFuture) || errors.Is(err, member.ErrRevoked)):
-			return nil, pubsub.ValidationIgnore // the forwarder may not have known
-		default:
+		ms, result := j.member(from, m, scope, a.Membership, a.BootID, a.Seq)
+		return Presence{Scope: scope, Membership: ms, Capabilities: ms.Counts(a.Capabilities), BootID: a.BootID, Seq: a.Seq, Addresses: a.Addresses}, result
+	}
+}
+
+// chords lets pass what a member of scope says of its own contacts.
+func (j *judge) chords(scope chain.ScopeID) validator {
+	return func(from peer.ID, m *pubsub.Message) (any, pubsub.ValidationResult) {
+		var k wire.Chords
+		if len(m.Data) > wire.MaxChords || len(m.GetSeqno()) != 8 || wire.Decode(m.Data, &k) != nil {
 			return nil, pubsub.ValidationReject
 		}
-		if !j.next(m.GetTopic()+by.String(), binary.BigEndian.Uint64(m.GetSeqno()), &a, now) {
-			return nil, pubsub.ValidationIgnore
-		}
-		return Presence{Scope: scope, Membership: ms, Capabilities: ms.Counts(a.Capabilities), BootID: a.BootID, Seq: a.Seq}, pubsub.ValidationAccept
+		ms, result := j.member(from, m, scope, k.Membership, k.BootID, k.Seq)
+		return Adjacency{Scope: scope, Peer: ms.Peer, Chords: k.Chords}, result
 	}
+}
+
+// member says whether a message in a topic of scope is by a member of it, who
+// showed envelope, and newer than the last.
+func (j *judge) member(from peer.ID, m *pubsub.Message, scope chain.ScopeID, envelope []byte, boot string, seq uint64) (member.Membership, pubsub.ValidationResult) {
+	by := m.GetFrom()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := time.Now()
+	ms, err := j.membership(envelope, now)
+	if err == nil {
+		err = ms.Check(chain.PeerID(by.String()), scope, j.revoked)
+	}
+	switch {
+	case err == nil:
+	case from != by && (errors.Is(err, chain.ErrExpired) || errors.Is(err, chain.ErrFuture) || errors.Is(err, member.ErrRevoked)):
+		return ms, pubsub.ValidationIgnore // the forwarder may not have known
+	default:
+		return ms, pubsub.ValidationReject
+	}
+	if !j.next(m.GetTopic()+by.String(), binary.BigEndian.Uint64(m.GetSeqno()), boot, seq, now) {
+		return ms, pubsub.ValidationIgnore
+	}
+	return ms, pubsub.ValidationAccept
+}
+
+// verify judges a membership that peer shows in person; ours are the scopes of
+// this device. The error is one of packages chain and member.
+func (j *judge) verify(envelope []byte, from chain.PeerID, ours []chain.ScopeID, now time.Time) (member.Membership, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	ms, err := j.membership(envelope, now)
+	if err != nil {
+		return member.Membership{}, err
+	}
+	err = member.ErrScope
+	for _, s := range ours {
+		if err = ms.Check(from, s, j.revoked); !errors.Is(err, member.ErrScope) {
+			break
+		}
+	}
+	return ms, err
+}
+
+// ended reports whether the list held makes m void.
+func (j *judge) ended(m *member.Membership) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.revoked.Ends(m)
+}
+
+// held gives the revocation list and its number.
+func (j *judge) held() (list []byte, seq uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.revoked == nil {
+		return nil, 0
+	}
+	return j.list, j.revoked.Seq
 }
 
 // membership verifies an envelope, or finds it verified before.
@@ -167,22 +221,22 @@ func (j *judge) membership(envelope []byte, now time.Time) (member.Membership, e
 	return ms, err
 }
 
-// next reports whether an announcement is newer than the last of its author
+// next reports whether a message is newer than the last of its author
 // in this topic and within its rate. The number is the signed one of the
 // gossip message: it begins with the clock at each start, so that a recorded
 // message of an earlier boot stays old. The library's memory of what it has
 // seen lasts two minutes and is no guard.
-func (j *judge) next(key string, number uint64, a *wire.Announce, now time.Time) bool {
+func (j *judge) next(key string, number uint64, boot string, seq uint64, now time.Time) bool {
 	last := j.authors[key]
 	if last == nil {
 		makeRoom(j.authors)
 		last = &author{limiter: rate.NewLimiter(authorRate, authorBurst)}
 		j.authors[key] = last
 	}
-	if number <= last.number || a.BootID == last.boot && a.Seq <= last.seq || !last.limiter.AllowN(now, 1) {
+	if number <= last.number || boot == last.boot && seq <= last.seq || !last.limiter.AllowN(now, 1) {
 		return false
 	}
-	last.number, last.boot, last.seq = number, a.BootID, a.Seq
+	last.number, last.boot, last.seq = number, boot, seq
 	return true
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/reach"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
@@ -203,6 +204,7 @@ func (d *Device) hello(ctx context.Context, h wire.Hello) (wire.Welcome, error) 
 				return wire.Welcome{}, err
 			}
 		}
+		h.Addresses = d.reachable()
 		w, err := session.Hello(ctx, h)
 		if err == nil {
 			d.welcomed(session, h, w)
@@ -321,6 +323,8 @@ func (d *Device) welcomed(session *spoke.Client, h wire.Hello, w wire.Welcome) {
 			d.cfg.Log.Warn("the hub's revocation list was not taken over", "error", err)
 		}
 	}
+	d.peers.endRevoked()
+	d.peers.introduce(reach.Hub, w.Peers...)
 	if len(w.Topics) > 0 {
 		if err := d.Join(w.Topics...); err != nil {
 			d.cfg.Log.Warn("joining gossip topics", "error", err)
@@ -398,8 +402,12 @@ func (d *Device) watch(run context.Context, events event.Subscription) {
 			}
 			switch e := e.(type) {
 			case event.EvtPeerConnectednessChanged:
-				if e.Peer == d.hub && e.Connectedness == network.NotConnected {
+				switch {
+				case e.Connectedness != network.NotConnected:
+				case e.Peer == d.hub:
 					d.disconnected()
+				default:
+					d.peers.parted(e.Peer)
 				}
 			case event.EvtLocalAddressesUpdated:
 				d.moved()
@@ -435,6 +443,7 @@ func (d *Device) moved() {
 	d.mu.Unlock()
 	d.clearBackoff()
 	d.poke()
+	d.peers.moved()
 	if d.cfg.OnMoved != nil {
 		d.teller.tell(d.cfg.OnMoved)
 	}
@@ -478,7 +487,7 @@ func (d *Device) next(now time.Time) time.Duration {
 	if d.link.session != nil && !d.link.wanted() {
 		sooner(d.link.used.Add(idleAfter))
 	}
-	if d.announce != nil && d.link.session != nil {
+	if d.announce != nil && (d.link.session != nil || d.peers.any()) {
 		sooner(d.link.announceAt)
 	}
 	return max(next.Sub(now), time.Millisecond)
@@ -488,7 +497,7 @@ func (d *Device) next(now time.Time) time.Duration {
 func (d *Device) tend(run context.Context, now time.Time) {
 	d.mu.Lock()
 	l := d.link
-	announce := d.announce != nil && l.session != nil && !now.Before(l.announceAt)
+	announce := d.announce != nil && (l.session != nil || d.peers.any()) && !now.Before(l.announceAt)
 	if announce {
 		d.link.announceAt = now.Add(d.cfg.AnnounceEvery)
 	}

@@ -10,6 +10,9 @@ const MaxAsk = 80 << 10
 // MaxChords bounds the payload of a message on a chords topic.
 const MaxChords = 48 << 10
 
+// MaxOffers is how many chains of one scope a device offers to another.
+const MaxOffers = 256
+
 // MaxAddresses is how many addresses one peer is believed to have.
 const MaxAddresses = maxAddresses
 
@@ -17,7 +20,7 @@ const (
 	maxChords = 256 // of one device: more contacts than any keeps
 	maxRTT    = 60_000_000
 	maxLoad   = 1 << 20
-	maxOffers = 256 // heads of one scope
+	maxOffers = MaxOffers
 )
 
 // Greeting opens every exchange stream, once each way, before anything else.
