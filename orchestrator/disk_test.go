@@ -30,10 +30,6 @@ func TestOnTheDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		marks, err := dir.Marks()
-		if err != nil {
-			t.Fatal(err)
-		}
 		db, err := store.Open(dir, store.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -43,7 +39,7 @@ func TestOnTheDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		h, err := orchestrator.New(orchestrator.Config{Key: key, Mesh: id, Catalogue: parsed(t, declared), Addrs: func() []string { return []string{"/ip4/192.0.2.1/tcp/1"} },
-			Storage: orchestrator.Storage{Bucket: func(name string) orchestrator.Bucket { return db.Bucket(name) }, Marks: marks, Files: dir}})
+			Storage: orchestrator.Storage{Bucket: func(name string) orchestrator.Bucket { return db.Bucket(name) }, Files: dir}})
 		if err != nil {
 			t.Fatal(err)
 		}

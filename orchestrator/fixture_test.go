@@ -51,13 +51,12 @@ func parsed(t testing.TB, text string) catalog.Catalog {
 type disk struct {
 	mu      sync.Mutex
 	buckets map[string]map[string][]byte
-	marks   map[chain.Slot]chain.Mark
 	files   map[string][]byte
 	fail    error // of every write, if set
 }
 
 func newDisk() *disk {
-	return &disk{buckets: map[string]map[string][]byte{}, marks: map[chain.Slot]chain.Mark{}, files: map[string][]byte{}}
+	return &disk{buckets: map[string]map[string][]byte{}, files: map[string][]byte{}}
 }
 
 // copy is a backup of d as it is now.
@@ -68,31 +67,12 @@ func (d *disk) copy() *disk {
 	for name, b := range d.buckets {
 		c.buckets[name] = maps.Clone(b)
 	}
-	c.marks, c.files = maps.Clone(d.marks), maps.Clone(d.files)
+	c.files = maps.Clone(d.files)
 	return c
 }
 
 func (d *disk) storage() orchestrator.Storage {
-	return orchestrator.Storage{Bucket: func(name string) orchestrator.Bucket { return bucket{d, name} }, Marks: d, Files: d}
-}
-
-func (d *disk) Get(s chain.Slot) chain.Mark {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.marks[s]
-}
-
-func (d *disk) Raise(s chain.Slot, m chain.Mark) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if old := d.marks[s]; m.Seq < old.Seq || m.Seq == old.Seq && (m.Body != old.Body || m.Issued < old.Issued) {
-		return errors.New("the mark is higher already")
-	}
-	if d.fail != nil {
-		return d.fail
-	}
-	d.marks[s] = m
-	return nil
+	return orchestrator.Storage{Bucket: func(name string) orchestrator.Bucket { return bucket{d, name} }, Files: d}
 }
 
 func (d *disk) ReadChecked(name string) ([]byte, error) {

@@ -241,7 +241,7 @@ func (h *Hub) learnHeld(d *fleet.Device, holds []wire.Held, now time.Time) (behi
 		if heads++; heads > maxHeads {
 			break // the rest comes with its next visit
 		}
-		before := h.cfg.Storage.Marks.Get(held.Slot)
+		before, _ := h.press.Edition(held.Slot)
 		changed, err := h.press.Learn(held.Slot, held.Mark, held.Head, now)
 		if err != nil {
 			h.alarm(now, "a device claims a sequence number without proof", d, held.Slot.String()+": "+err.Error())

@@ -87,11 +87,15 @@ type Hub struct {
 
 // New checks cfg, reads what was kept and makes a hub that does not run yet.
 func New(cfg Config) (*Hub, error) {
-	if cfg.Key == (chain.Key{}) || cfg.Mesh == "" || cfg.Storage.Bucket == nil || cfg.Storage.Marks == nil || cfg.Storage.Files == nil || cfg.Addrs == nil {
+	if cfg.Key == (chain.Key{}) || cfg.Mesh == "" || cfg.Storage.Bucket == nil || cfg.Storage.Files == nil || cfg.Addrs == nil {
 		return nil, errors.New("orchestrator: key, mesh, storage and addresses are required")
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	numbers, err := openSequence(cfg.Storage.Files)
+	if err != nil {
+		return nil, fmt.Errorf("orchestrator: %w", err)
 	}
 	h := &Hub{
 		cfg: cfg, log: cfg.Log, trust: chain.Trust{Mesh: cfg.Mesh, Orchestrator: cfg.Key.PeerID()},
@@ -99,7 +103,7 @@ func New(cfg Config) (*Hub, error) {
 		oplog: newOplog(), outbox: newOutbox(cfg.Log),
 		asks: make(chan func()), ready: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
 		catalogue: cfg.Catalogue, fleet: fleet.New(), book: learn.NewBook(),
-		press: publish.New(cfg.Key, cfg.Mesh, cfg.Storage.Marks), desk: escalate.NewDesk(),
+		press: publish.New(cfg.Key, cfg.Mesh, numbers), desk: escalate.NewDesk(),
 		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{},
 		invitations: map[string]invitation{}, topics: map[chain.ScopeID]topic{}, again: map[chain.Slot]time.Time{}, looked: map[chain.Slot]time.Time{},
 		refused: map[string]uint64{},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,7 +35,6 @@ type Files interface {
 // Storage is what the hub keeps things in. All fields are required.
 type Storage struct {
 	Bucket func(name string) Bucket // the same name gives the same bucket
-	Marks  publish.Marks
 	Files  Files
 }
 
@@ -42,6 +42,7 @@ type Storage struct {
 const (
 	meshFile        = "mesh-id"
 	revocationsFile = "revocations"
+	sequenceFile    = "sequence"
 
 	bucketDevices     = "hub-devices"
 	bucketConflicts   = "hub-conflicts"
@@ -90,9 +91,45 @@ type topic struct {
 // edition is what is kept of a published chain: its body stands in a bucket of
 // its own, shared.
 type edition struct {
-	Body  []byte        `cbor:"body"` // CID
-	Input string        `cbor:"input"`
-	At    chain.Instant `cbor:"at"`
+	Seq    uint64        `cbor:"seq"`
+	Body   []byte        `cbor:"body"` // CID
+	Input  string        `cbor:"input"`
+	At     chain.Instant `cbor:"at"`
+	Issued chain.Instant `cbor:"issued"`
+}
+
+// sequence keeps the highest number that chains may have, in a file of its own: a
+// database that was lost must not make a hub begin again from a lower one.
+type sequence struct {
+	files   Files
+	highest uint64
+}
+
+func openSequence(files Files) (*sequence, error) {
+	s := &sequence{files: files}
+	b, err := files.ReadChecked(sequenceFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		s.highest, err = strconv.ParseUint(string(b), 10, 62)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the highest sequence number: %w", err)
+	}
+	return s, nil
+}
+
+// Highest implements [publish.Sequence].
+func (s *sequence) Highest() uint64 { return s.highest }
+
+// Raise implements [publish.Sequence].
+func (s *sequence) Raise(to uint64) error {
+	if err := s.files.WriteChecked(sequenceFile, strconv.AppendUint(nil, to, 10)); err != nil {
+		return fmt.Errorf("keep the highest sequence number: %w", err)
+	}
+	s.highest = to
+	return nil
 }
 
 func put(b Bucket, key string, v any) error { return b.PutAll(map[string]any{key: v}) }
@@ -156,7 +193,8 @@ func (h *Hub) loadEditions() error {
 		each(h, bucketEditions, func(key string, e edition) error {
 			slot, ok := parseSlot(key)
 			cid := chain.CID(e.Body).String()
-			if ok && bodies[cid] != nil && h.press.Restore(slot, bodies[cid], e.Input, e.At) {
+			was := publish.Edition{Slot: slot, Seq: e.Seq, Body: chain.CID(e.Body), Input: e.Input, At: e.At, Issued: e.Issued}
+			if ok && bodies[cid] != nil && h.press.Restore(was, bodies[cid]) {
 				used[cid] = true
 			}
 			return nil
@@ -180,7 +218,7 @@ func (h *Hub) keepEdition(slot chain.Slot) error {
 	if err := put(h.bodies, e.Body.String(), h.press.Body(e.Body)); err != nil {
 		return err
 	}
-	return put(h.editions, slotKey(slot), edition{Body: []byte(e.Body), Input: e.Input, At: e.At})
+	return put(h.editions, slotKey(slot), edition{Seq: e.Seq, Body: []byte(e.Body), Input: e.Input, At: e.At, Issued: e.Issued})
 }
 
 // slotKey and parseSlot: neither half of a slot can hold a space.

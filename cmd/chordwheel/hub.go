@@ -74,10 +74,6 @@ func openHub(o hubOptions) (h *hub, err error) {
 	if err != nil {
 		return nil, err
 	}
-	marks, err := h.dir.Marks()
-	if err != nil {
-		return nil, err
-	}
 	if h.db, err = openStore(h.dir, o.log); err != nil {
 		return nil, err
 	}
@@ -86,7 +82,7 @@ func openHub(o hubOptions) (h *hub, err error) {
 	}
 	h.Hub, err = orchestrator.New(orchestrator.Config{
 		Key: key, Mesh: h.mesh, Catalogue: declared, Log: o.log, Version: version, Name: o.config.Name,
-		Storage: orchestrator.Storage{Bucket: func(name string) orchestrator.Bucket { return h.db.Bucket(name) }, Marks: marks, Files: h.dir},
+		Storage: orchestrator.Storage{Bucket: func(name string) orchestrator.Bucket { return h.db.Bucket(name) }, Files: h.dir},
 		Addrs:   func() []string { return h.node.Addrs() },
 	})
 	if err != nil {

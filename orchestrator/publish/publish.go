@@ -16,11 +16,12 @@ import (
 	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
-// Marks is where sequence numbers outlive the process. Raise returns when the
-// mark is durable, and refuses a lower one.
-type Marks interface {
-	Get(slot chain.Slot) chain.Mark
-	Raise(slot chain.Slot, mark chain.Mark) error
+// Sequence is where the highest number that may have been used outlives the process.
+// All chains of a mesh share one series: a number for each slot of a large mesh
+// would have to be kept for as long as the mesh lives, also of slots that are long gone.
+type Sequence interface {
+	Highest() uint64
+	Raise(to uint64) error // returns when it is durable
 }
 
 // Lifetimes of heads, and the rule's constants.
@@ -58,19 +59,54 @@ type Edition struct {
 	Input    string        // fingerprint of what policy depended on, estimates aside
 	At       chain.Instant // when it was published
 	Reason   Reason
+	Issued   chain.Instant // of the newest head
 
 	estimated chain.Instant // last change caused by estimates
-	issued    chain.Instant // of the newest head
 }
 
 // Press publishes the chains of one mesh.
 type Press struct {
 	key      chain.Key
 	mesh     chain.MeshID
-	marks    Marks
-	editions map[chain.Slot]*Edition
+	sequence Sequence
+	last     uint64 // the highest number that was used
+	durable  uint64 // numbers up to this one may be used
+	issues   map[chain.Slot]*issue
 	bodies   map[chain.CID]*shared
+	recent   map[issueKey]*issue
+	ended    uint64 // last, when a slot was withdrawn
 }
+
+// issue is what slots have in common that were published together. A million slots
+// may share one: it is replaced and never changed, but for Issued, which only grows.
+type issue struct {
+	Seq       uint64
+	Body      chain.CID
+	Previous  chain.CID
+	Input     string
+	At        chain.Instant
+	Reason    Reason
+	Issued    chain.Instant
+	estimated chain.Instant
+}
+
+// issueKey is what slots must have in common to share an issue.
+type issueKey struct {
+	body, previous chain.CID
+	input          string
+	reason         Reason
+	estimated      chain.Instant
+}
+
+// together is for how long slots that are published alike share a number.
+const together = 10 * time.Second
+
+// maxRecent bounds what is looked through for an issue to share.
+const maxRecent = 1 << 14
+
+// ahead is how many numbers are made durable at once: a minute's worth, for a number
+// is at least the time in milliseconds.
+const ahead = 60_000
 
 // shared is a body and how many editions speak of it.
 type shared struct {
@@ -80,8 +116,10 @@ type shared struct {
 }
 
 // New makes a press that has published nothing yet.
-func New(key chain.Key, mesh chain.MeshID, marks Marks) *Press {
-	return &Press{key: key, mesh: mesh, marks: marks, editions: map[chain.Slot]*Edition{}, bodies: map[chain.CID]*shared{}}
+func New(key chain.Key, mesh chain.MeshID, sequence Sequence) *Press {
+	highest := sequence.Highest()
+	return &Press{key: key, mesh: mesh, sequence: sequence, last: highest, durable: highest, ended: highest,
+		issues: map[chain.Slot]*issue{}, bodies: map[chain.CID]*shared{}, recent: map[issueKey]*issue{}}
 }
 
 // Outcome says what came of an offer.
@@ -102,12 +140,14 @@ func (p *Press) Offer(r resolve.Resolution, rules chain.Rules, input string, now
 		return Outcome{}, fmt.Errorf("publish %s: %w", slot, err)
 	}
 	cid := chain.CIDOf(bytes)
-	e := p.editions[slot]
+	e := p.issues[slot]
 	switch {
 	case e == nil:
 		return p.publish(slot, bytes, input, First, now)
 	case e.Body == cid:
-		e.Input = input
+		if e.Input != input {
+			p.issues[slot] = p.noted(e, input)
+		}
 		return Outcome{}, nil
 	case e.Input != input:
 		return p.publish(slot, bytes, input, Input, now)
@@ -119,17 +159,32 @@ func (p *Press) Offer(r resolve.Resolution, rules chain.Rules, input string, now
 	if due := p.Due(slot); now.Before(due) {
 		return Outcome{Again: due}, nil
 	}
-	out, err := p.publish(slot, bytes, input, reason, now)
-	if out.Published {
-		p.editions[slot].estimated = chain.InstantOf(now)
+	return p.publish(slot, bytes, input, reason, now)
+}
+
+// noted gives an issue under another input that led to the same body.
+func (p *Press) noted(e *issue, input string) *issue {
+	key := issueKey{e.Body, e.Previous, input, e.Reason, e.estimated}
+	if have := p.recent[key]; have != nil && have.Seq == e.Seq {
+		return have
 	}
-	return out, err
+	c := *e
+	c.Input = input
+	p.remember(key, &c)
+	return &c
+}
+
+func (p *Press) remember(key issueKey, e *issue) {
+	if len(p.recent) >= maxRecent {
+		clear(p.recent)
+	}
+	p.recent[key] = e
 }
 
 // Due is when estimates may change a slot's chain again; before that, offers that
 // only differ by estimates are in vain.
 func (p *Press) Due(slot chain.Slot) time.Time {
-	if e := p.editions[slot]; e != nil && e.estimated > 0 {
+	if e := p.issues[slot]; e != nil && e.estimated > 0 {
 		return e.estimated.Time().Add(estimateInterval)
 	}
 	return time.Time{}
@@ -147,7 +202,7 @@ func encode(body chain.Body) ([]byte, error) {
 }
 
 // worth applies the rules for changes that come from estimates alone.
-func (p *Press) worth(e *Edition, r *resolve.Resolution) (Reason, bool) {
+func (p *Press) worth(e *issue, r *resolve.Resolution) (Reason, bool) {
 	published := p.bodies[e.Body].body.Options
 	order := make([]chain.OptionID, len(published))
 	for i := range published {
@@ -192,29 +247,61 @@ func odds(p chain.PPM) float64 {
 }
 
 func (p *Press) publish(slot chain.Slot, bytes []byte, input string, reason Reason, now time.Time) (Outcome, error) {
-	cid := chain.CIDOf(bytes)
-	mark := p.marks.Get(slot)
-	next := chain.Mark{Seq: max(mark.Seq+1, uint64(max(now.UnixMilli(), 1))), Body: cid, Issued: chain.InstantOf(now)}
-	if mark.Body == cid && p.editions[slot] == nil {
-		next = chain.Mark{Seq: mark.Seq, Body: cid, Issued: max(mark.Issued, chain.InstantOf(now))} // after a restart: nothing changed
-	} else if err := p.marks.Raise(slot, next); err != nil {
-		return Outcome{}, fmt.Errorf("publish %s: %w", slot, err)
-	}
-	e := &Edition{Slot: slot, Seq: next.Seq, Body: cid, Input: input, At: chain.InstantOf(now), Reason: reason, issued: next.Issued}
-	if err := p.hold(cid, bytes); err != nil {
-		return Outcome{}, err
-	}
-	if old := p.editions[slot]; old != nil {
+	cid, old := chain.CIDOf(bytes), p.issues[slot]
+	e := issue{Body: cid, Input: input, At: chain.InstantOf(now), Reason: reason, Issued: chain.InstantOf(now)}
+	if old != nil {
 		e.Previous, e.estimated = old.Body, old.estimated
 		if old.Body == cid {
 			e.Previous = old.Previous
+		}
+	}
+	if reason == Order || reason == Estimate {
+		e.estimated = e.At
+	}
+	key := issueKey{cid, e.Previous, input, reason, e.estimated}
+	have := p.recent[key]
+	if have == nil || !p.follows(have, old, e.At) {
+		seq, err := p.next(now)
+		if err != nil {
+			return Outcome{}, fmt.Errorf("publish %s: %w", slot, err)
+		}
+		e.Seq, have = seq, &e
+		p.remember(key, have)
+	}
+	if err := p.hold(cid, bytes); err != nil {
+		return Outcome{}, err
+	}
+	if old != nil {
+		if old.Body == cid {
 			p.release(cid) // it was counted twice
 		} else {
 			p.release(old.Previous)
 		}
 	}
-	p.editions[slot] = e
+	p.issues[slot] = have
 	return Outcome{Published: true, Reason: reason}, nil
+}
+
+// follows reports whether a slot may share an issue: its number must be higher than
+// any that the slot had.
+func (p *Press) follows(e, old *issue, at chain.Instant) bool {
+	if at < e.At || at-e.At > chain.Instant(together/time.Millisecond) || e.Issued > at+chain.Instant(chain.Leeway/2/time.Millisecond) {
+		return false
+	}
+	return old == nil && e.Seq > p.ended || old != nil && e.Seq > old.Seq
+}
+
+// next gives an unused number, durable before it is used.
+func (p *Press) next(now time.Time) (uint64, error) {
+	seq := max(p.last+1, uint64(max(now.UnixMilli(), 1)))
+	if seq > p.durable {
+		if err := p.sequence.Raise(seq + ahead); err != nil {
+			return 0, err
+		}
+		p.durable = seq + ahead
+	}
+	p.last = seq
+	return seq, nil
 }
 
 func (p *Press) hold(cid chain.CID, bytes []byte) error {
@@ -239,38 +326,46 @@ func (p *Press) release(cid chain.CID) {
 	}
 }
 
-// Restore puts back what was published before a restart. It is ignored where the
-// mark speaks of another body: then the data are of different age, and a new
-// edition comes with a new sequence number.
-func (p *Press) Restore(slot chain.Slot, body []byte, input string, at chain.Instant) bool {
-	mark := p.marks.Get(slot)
-	cid := chain.CIDOf(body)
-	if mark.Body != cid || p.editions[slot] != nil || p.hold(cid, body) != nil {
+// Restore puts back what was published before a restart: an edition as Edition gave
+// it. Editions that were published together share their memory again. It is
+// ignored where something is published for the slot already.
+func (p *Press) Restore(was Edition, body []byte) bool {
+	if p.issues[was.Slot] != nil || chain.CIDOf(body) != was.Body || was.Seq == 0 || was.Seq >= 1<<62 || p.hold(was.Body, body) != nil {
 		return false
 	}
-	p.editions[slot] = &Edition{Slot: slot, Seq: mark.Seq, Body: cid, Input: input, At: at, Reason: First, issued: mark.Issued}
+	key := issueKey{body: was.Body, input: was.Input, reason: First}
+	e := p.recent[key]
+	if e == nil || e.Seq != was.Seq {
+		e = &issue{Seq: was.Seq, Body: was.Body, Input: was.Input, At: was.At, Reason: First, Issued: was.Issued}
+		p.remember(key, e)
+	}
+	e.Issued = max(e.Issued, was.Issued)
+	p.issues[was.Slot] = e
+	p.last = max(p.last, was.Seq)
 	return true
 }
 
 // Withdraw ends what was published for a slot: no option is left. Its sequence
 // number stays used.
 func (p *Press) Withdraw(slot chain.Slot) bool {
-	e := p.editions[slot]
+	e := p.issues[slot]
 	if e == nil {
 		return false
 	}
 	p.release(e.Body)
 	p.release(e.Previous)
-	delete(p.editions, slot)
+	delete(p.issues, slot)
+	p.ended = p.last
 	return true
 }
 
 // Edition gives what is published for a slot.
 func (p *Press) Edition(slot chain.Slot) (Edition, bool) {
-	if e := p.editions[slot]; e != nil {
-		return *e, true
+	e := p.issues[slot]
+	if e == nil {
+		return Edition{}, false
 	}
-	return Edition{}, false
+	return Edition{Slot: slot, Seq: e.Seq, Body: e.Body, Previous: e.Previous, Input: e.Input, At: e.At, Reason: e.Reason, Issued: e.Issued, estimated: e.estimated}, true
 }
 
 // Body gives the bytes of a body that an edition speaks of, or nil.
@@ -292,14 +387,14 @@ func (p *Press) Content(cid chain.CID) (chain.Body, bool) {
 
 // Knows reports whether a device may still walk this body for the slot.
 func (p *Press) Knows(slot chain.Slot, cid chain.CID) bool {
-	e := p.editions[slot]
+	e := p.issues[slot]
 	return e != nil && cid != "" && (cid == e.Body || cid == e.Previous)
 }
 
 // Offers reports whether an option stands in the chain of a slot, or stood in the
 // one before.
 func (p *Press) Offers(slot chain.Slot, id chain.OptionID) bool {
-	e := p.editions[slot]
+	e := p.issues[slot]
 	if e == nil {
 		return false
 	}
@@ -312,25 +407,25 @@ func (p *Press) Offers(slot chain.Slot, id chain.OptionID) bool {
 }
 
 // Counts gives the number of editions, and of bodies behind them.
-func (p *Press) Counts() (editions, bodies int) { return len(p.editions), len(p.bodies) }
+func (p *Press) Counts() (editions, bodies int) { return len(p.issues), len(p.bodies) }
 
 // Head signs the head of a slot as of now. A later head of the same edition is
 // a renewal.
 func (p *Press) Head(slot chain.Slot, now time.Time) (head []byte, body []byte, err error) {
-	e := p.editions[slot]
+	e := p.issues[slot]
 	if e == nil {
 		return nil, nil, fmt.Errorf("chain of %s: %w", slot, ErrNoChain)
 	}
-	if e.issued > chain.InstantOf(now.Add(chain.Leeway/2)) {
+	if e.Issued > chain.InstantOf(now.Add(chain.Leeway/2)) {
 		if _, err := p.publish(slot, p.bodies[e.Body].bytes, e.Input, Clock, now); err != nil {
 			return nil, nil, err
 		}
-		e = p.editions[slot]
+		e = p.issues[slot]
 	}
-	e.issued = max(e.issued, chain.InstantOf(now)) // a clock that went back a little must not look like a rollback
-	issued := e.issued.Time()
+	e.Issued = max(e.Issued, chain.InstantOf(now)) // a clock that went back a little must not look like a rollback
+	issued := e.Issued.Time()
 	payload, err := chain.Marshal(chain.Head{
-		Mesh: p.mesh, Scope: slot.Scope, Primitive: slot.Primitive, Seq: e.Seq, Body: e.Body, Issued: e.issued,
+		Mesh: p.mesh, Scope: slot.Scope, Primitive: slot.Primitive, Seq: e.Seq, Body: e.Body, Issued: e.Issued,
 		RefreshAfter: chain.InstantOf(issued.Add(RefreshAfter)), Expires: chain.InstantOf(issued.Add(Lifetime)),
 	})
 	if err != nil {
@@ -350,8 +445,11 @@ var ErrEvidence = errors.New("the head proves nothing")
 // Behind reports whether a device's mark lies above ours, or beside it with
 // another body.
 func (p *Press) Behind(slot chain.Slot, theirs chain.Mark) bool {
-	ours := p.marks.Get(slot)
-	return theirs.Seq > ours.Seq || theirs.Seq == ours.Seq && theirs.Seq > 0 && theirs.Body != ours.Body
+	e := p.issues[slot]
+	if e == nil {
+		return theirs.Seq > p.last
+	}
+	return theirs.Seq > e.Seq || theirs.Seq == e.Seq && theirs.Body != e.Body
 }
 
 // Learn takes in the proof of a sequence number above ours: the hub was put back
@@ -365,20 +463,22 @@ func (p *Press) Learn(slot chain.Slot, claim chain.Mark, envelope []byte, now ti
 	if !p.Behind(slot, chain.Mark{Seq: h.Seq, Body: h.Body}) {
 		return false, nil
 	}
-	if ours := p.marks.Get(slot); h.Seq > ours.Seq {
-		if err := p.marks.Raise(slot, chain.Mark{Seq: h.Seq, Body: h.Body, Issued: h.Issued}); err != nil {
+	if h.Seq > p.durable {
+		if err := p.sequence.Raise(h.Seq + ahead); err != nil {
 			return false, fmt.Errorf("chain of %s: %w", slot, err)
 		}
+		p.durable = h.Seq + ahead
 	}
-	e := p.editions[slot]
+	p.last = max(p.last, h.Seq)
+	p.ended = p.last // of what else was lost nothing is known
+	e := p.issues[slot]
 	if e == nil {
-		if ours := p.marks.Get(slot); ours.Seq == h.Seq && ours.Body != h.Body { // never use that number again
-			err = p.marks.Raise(slot, chain.Mark{Seq: h.Seq + 1, Body: h.Body, Issued: h.Issued})
-		}
-		return false, err
+		return false, nil
 	}
 	if e.Body == h.Body && h.Seq >= e.Seq {
-		e.Seq, e.issued = h.Seq, max(e.issued, h.Issued)
+		c := *e
+		c.Seq, c.Issued = h.Seq, max(e.Issued, h.Issued)
+		p.issues[slot] = &c
 		return true, nil
 	}
 	out, err := p.publish(slot, p.bodies[e.Body].bytes, e.Input, Evidence, now)
@@ -405,8 +505,8 @@ func (p *Press) evidence(slot chain.Slot, claim chain.Mark, envelope []byte) (ch
 
 // Slots gives the slots for which something is published, in no order.
 func (p *Press) Slots() []chain.Slot {
-	list := make([]chain.Slot, 0, len(p.editions))
-	for slot := range p.editions {
+	list := make([]chain.Slot, 0, len(p.issues))
+	for slot := range p.issues {
 		list = append(list, slot)
 	}
 	return list
