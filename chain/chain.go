@@ -253,14 +253,27 @@ func validOptions(options []Option) error {
 // VerifyExtension checks a signed extension against the protest it should
 // answer: the chain that was walked, the nonce and the device that asked.
 func (t Trust) VerifyExtension(of *Chain, nonce string, device PeerID, envelope []byte, now time.Time) ([]Option, error) {
-	e, err := t.verifyExtension(of, nonce, device, envelope, now)
+	e, err := t.OpenExtension(of, device, envelope, now)
 	if err != nil {
-		return nil, fmt.Errorf("extension of %s refused: %w", of.Slot(), err)
+		return nil, err
+	}
+	if e.Nonce != nonce || nonce == "" {
+		return nil, fmt.Errorf("extension of %s refused: %w", of.Slot(), ErrProtest)
 	}
 	return e.Options, nil
 }
 
-func (t Trust) verifyExtension(of *Chain, nonce string, device PeerID, envelope []byte, now time.Time) (*Extension, error) {
+// OpenExtension is VerifyExtension for those who cannot know the protest: an
+// executor that is shown what another device may use.
+func (t Trust) OpenExtension(of *Chain, device PeerID, envelope []byte, now time.Time) (Extension, error) {
+	e, err := t.openExtension(of, device, envelope, now)
+	if err != nil {
+		return Extension{}, fmt.Errorf("extension of %s refused: %w", of.Slot(), err)
+	}
+	return *e, nil
+}
+
+func (t Trust) openExtension(of *Chain, device PeerID, envelope []byte, now time.Time) (*Extension, error) {
 	payload, err := t.Open(DomainExtension, envelope)
 	if err != nil {
 		return nil, err
@@ -278,8 +291,6 @@ func (t Trust) verifyExtension(of *Chain, nonce string, device PeerID, envelope 
 		return nil, ErrDevice
 	case e.Body != of.head.Body:
 		return nil, ErrExtends
-	case e.Nonce != nonce || nonce == "":
-		return nil, ErrProtest
 	case e.Issued <= 0 || e.Expires <= e.Issued:
 		return nil, fmt.Errorf("%w: times out of order", ErrContent)
 	case e.Issued > InstantOf(now.Add(Leeway)):

@@ -119,7 +119,7 @@ var layout = []row{
 	},
 	{
 		packages: []string{"daemon/gate", "daemon/receipt", "daemon/bind", "daemon/executor", "daemon/sharing", "daemon/report", "daemon/pipeline", "daemon/job"},
-		ours:     []string{"chain/...", "mesh/wire", "mesh/member", "mesh/chord", "daemon/receipt"},
+		ours:     []string{"chain/...", "mesh/wire", "mesh/member", "mesh/chord", "daemon/receipt", "daemon/sharing"},
 		direct:   join(sockets, []string{libp2p, multi, bbolt}), deep: []string{"net/http", bbolt},
 		why: "the device's decisions are taken without a transport: where one is needed, it is an interface declared here",
 	},

@@ -26,6 +26,7 @@ const (
 	ExecWrongPeer       ExecCode = "wrong_peer"       // membership or request are another peer's than the one that talks
 	ExecRevoked         ExecCode = "revoked"          // the membership was ended
 	ExecNotMember       ExecCode = "not_a_member"     // not of that scope
+	ExecMayNotSubmit    ExecCode = "may_not_submit"   // the membership does not grant submit
 	ExecWrongExecutor   ExecCode = "wrong_executor"   // signed for another executor
 	ExecExpired         ExecCode = "expired"          // the request's time is over, or too far ahead
 	ExecReplayed        ExecCode = "replayed"         // the nonce was seen before
