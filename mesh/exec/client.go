@@ -205,17 +205,26 @@ func isRemote(err error) bool {
 	return errors.As(err, &reset) && reset.Remote
 }
 
-// broken turns the end of a stream into what it means.
+// broken turns the end of a stream into what it means. Before anything came of the
+// stream, it may be that nobody listened to it.
 func broken(err error, began bool) error {
-	var reset *network.StreamError
 	var unknown multistream.ErrNotSupported[protocol.ID]
-	switch {
-	case errors.As(err, &unknown):
-		return wire.RefuseExec(wire.ExecSharingOff, "this peer runs no work of others")
-	case !began && errors.As(err, &reset) && reset.Remote && (reset.ErrorCode == network.StreamResourceLimitExceeded || reset.ErrorCode == network.StreamRateLimited):
-		return wire.RefuseExec(wire.ExecBusy, "it has no room for another stream")
-	case errors.Is(err, io.EOF):
+	if !began && errors.As(err, &unknown) {
+		return errNoProtocol
+	}
+	var reset *network.StreamError
+	if !began && errors.As(err, &reset) && reset.Remote {
+		switch reset.ErrorCode {
+		case network.StreamProtocolNegotiationFailed:
+			return errNoProtocol
+		case network.StreamResourceLimitExceeded, network.StreamRateLimited:
+			return wire.RefuseExec(wire.ExecBusy, "it has no room for another stream")
+		}
+	}
+	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: it ended without a trailer", ErrBroken)
 	}
 	return fmt.Errorf("%w: %w", ErrBroken, err)
 }
+
+var errNoProtocol = wire.RefuseExec(wire.ExecSharingOff, "this peer runs no work of others")

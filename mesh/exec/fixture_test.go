@@ -153,7 +153,7 @@ func (p *pair) do(ctx context.Context, payload []byte) (chunks []string, trailer
 	return chunks, trailer, err
 }
 
-// settled waits until the server has no stream.
+// settled waits, in a bubble, until the server has no stream.
 func (p *pair) settled(within time.Duration) {
 	p.t.Helper()
 	for end := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
