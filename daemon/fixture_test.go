@@ -44,6 +44,7 @@ type hub struct {
 	head      []byte
 	body      []byte
 	extend    func(wire.Protest) wire.ProtestReply
+	lease     func(wire.Lease) wire.LeaseReply // nil: there are no ceilings
 	events    daemon.Events
 	hellos    []wire.Hello
 	reports   []wire.Report
@@ -169,6 +170,18 @@ func (h *hub) Fetch(_ context.Context, f wire.Fetch) (wire.FetchReply, error) {
 		return wire.FetchReply{Head: h.head}, nil
 	}
 	return wire.FetchReply{Head: h.head, Body: h.body}, nil
+}
+
+func (h *hub) Lease(_ context.Context, l wire.Lease) (wire.LeaseReply, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.away:
+		return wire.LeaseReply{}, errAway
+	case h.lease == nil:
+		return wire.LeaseReply{}, nil
+	}
+	return h.lease(l), nil
 }
 
 func (h *hub) Protest(_ context.Context, p wire.Protest) (wire.ProtestReply, error) {

@@ -17,6 +17,7 @@ type Hub interface {
 	Report(ctx context.Context, r wire.Report) (wire.ReportReply, error)
 	Fetch(ctx context.Context, f wire.Fetch) (wire.FetchReply, error)
 	Protest(ctx context.Context, p wire.Protest) (wire.ProtestReply, error)
+	Lease(ctx context.Context, l wire.Lease) (wire.LeaseReply, error)
 	HubReachable() bool // a connection stands
 }
 
@@ -60,6 +61,9 @@ func (alone) Fetch(context.Context, wire.Fetch) (wire.FetchReply, error) {
 }
 func (alone) Protest(context.Context, wire.Protest) (wire.ProtestReply, error) {
 	return wire.ProtestReply{}, ErrNotJoined
+}
+func (alone) Lease(context.Context, wire.Lease) (wire.LeaseReply, error) {
+	return wire.LeaseReply{}, ErrNotJoined
 }
 func (alone) HubReachable() bool          { return false }
 func (alone) Join(...wire.TopicKey) error { return nil }

@@ -104,6 +104,10 @@ func (d *desk) Fetch(ctx context.Context, _ chain.PeerID, f wire.Fetch) (wire.Fe
 	return wire.FetchReply{Head: []byte("head"), Body: bytes.Repeat([]byte("b"), 300_000)}, nil
 }
 
+func (d *desk) Lease(context.Context, chain.PeerID, wire.Lease) (wire.LeaseReply, error) {
+	return wire.LeaseReply{}, nil
+}
+
 func (d *desk) Protest(context.Context, chain.PeerID, wire.Protest) (wire.ProtestReply, error) {
 	return wire.ProtestReply{}, errors.New("a failure with internals that no device may see")
 }

@@ -98,6 +98,12 @@ func (d *Device) Protest(ctx context.Context, p wire.Protest) (wire.ProtestReply
 	return call(ctx, d, func(c *spoke.Client) (wire.ProtestReply, error) { return c.Protest(ctx, p) })
 }
 
+// Lease asks for blocks of ceilings. It may arrive twice when a session broke: what
+// was granted and did not arrive is granted again.
+func (d *Device) Lease(ctx context.Context, l wire.Lease) (wire.LeaseReply, error) {
+	return call(ctx, d, func(c *spoke.Client) (wire.LeaseReply, error) { return c.Lease(ctx, l) })
+}
+
 // call makes one request. A session that turns out to be dead is replaced
 // once: its end may not have been noticed yet.
 func call[R any](ctx context.Context, d *Device, ask func(*spoke.Client) (R, error)) (R, error) {

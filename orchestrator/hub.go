@@ -17,6 +17,7 @@ import (
 	"github.com/chordwheel/chordwheel/orchestrator/fleet"
 	"github.com/chordwheel/chordwheel/orchestrator/learn"
 	"github.com/chordwheel/chordwheel/orchestrator/publish"
+	"github.com/chordwheel/chordwheel/orchestrator/quota"
 )
 
 // Publisher is how the hub speaks to whoever is connected: best effort, for
@@ -68,6 +69,7 @@ type Hub struct {
 	book         *learn.Book
 	press        *publish.Press
 	desk         *escalate.Desk
+	quota        *quota.Book
 	plans        map[chain.Slot]*escalate.Plan
 	protests     map[chain.Slot]*protestCount
 	invitations  map[string]invitation
@@ -103,7 +105,7 @@ func New(cfg Config) (*Hub, error) {
 		oplog: newOplog(), outbox: newOutbox(cfg.Log),
 		asks: make(chan func()), ready: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
 		catalogue: cfg.Catalogue, fleet: fleet.New(), book: learn.NewBook(),
-		press: publish.New(cfg.Key, cfg.Mesh, numbers), desk: escalate.NewDesk(),
+		press: publish.New(cfg.Key, cfg.Mesh, numbers), desk: escalate.NewDesk(), quota: quota.New(),
 		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{},
 		invitations: map[string]invitation{}, topics: map[chain.ScopeID]topic{}, again: map[chain.Slot]time.Time{}, looked: map[chain.Slot]time.Time{},
 		refused: map[string]uint64{},
@@ -182,6 +184,9 @@ func (h *Hub) loop() {
 			}
 		case <-resolve.C:
 			h.expireTopics()
+			if err := h.adjustCeilings(time.Now()); err != nil {
+				h.log.Error("keeping the multipliers of ceilings failed", "error", err)
+			}
 			if err := h.resolveAll(); err != nil {
 				h.log.Error("publishing failed", "error", err)
 			}

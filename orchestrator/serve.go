@@ -89,6 +89,15 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 	if err := h.keepDevice(&d); err != nil {
 		return reply, false, err
 	}
+	if len(r.Quota) > 0 {
+		change := h.changeQuota()
+		change.settle(from, h.ceilings(), r.Quota, now)
+		if err := change.keep(); err != nil { // the running totals come again
+			h.log.Error("keeping what a report says of blocks failed", "error", err)
+		} else {
+			h.afterQuota(change, now)
+		}
+	}
 	touched, turned := h.observe(&d, r, now)
 	for i := range r.Protests {
 		slot := r.Protests[i].Slot

@@ -9,6 +9,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/orchestrator/fleet"
+	"github.com/chordwheel/chordwheel/orchestrator/quota"
 	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
@@ -33,6 +34,7 @@ type Status struct {
 	Learned     int               `json:"learned"`     // options with estimates
 	Refused     map[string]uint64 `json:"refused"`     // by code, since the start
 	Alarms      []Alarm           `json:"alarms"`
+	Ceilings    []quota.State     `json:"ceilings"`              // spend against them
 	DialsAsked  *uint64           `json:"dials_asked,omitempty"` // must be 0: the hub never probes
 }
 
@@ -179,6 +181,7 @@ func (h *Hub) status(addrs []string) Status {
 			Workspaces: len(h.catalogue.Workspaces)},
 		Devices: []DeviceView{}, Conflicts: []ConflictView{}, Chains: h.summaries(), Bodies: bodies, Invitations: len(h.invitations),
 		Learned: learned, Refused: map[string]uint64{}, Alarms: append([]Alarm{}, h.alarms...),
+		Ceilings: h.quotaStates(time.Now()),
 	}
 	for _, p := range h.catalogue.Providers {
 		s.Catalogue.Models += len(p.Models)

@@ -99,7 +99,7 @@ var layout = []row{
 		why: "the fleet is what devices told and when; it never goes and looks",
 	},
 	{
-		packages: []string{"orchestrator/catalog", "orchestrator/learn", "orchestrator/resolve", "orchestrator/escalate"},
+		packages: []string{"orchestrator/catalog", "orchestrator/learn", "orchestrator/resolve", "orchestrator/escalate", "orchestrator/quota"},
 		ours:     []string{"chain", "chain/estimate", "chain/order", "orchestrator/catalog", "orchestrator/resolve"},
 		others:   []string{yaml},
 		direct:   join(sockets, files), deep: machinery, pure: true,

@@ -84,6 +84,18 @@ func (c *Client) Protest(ctx context.Context, p wire.Protest) (wire.ProtestReply
 	return *reply.Protest, nil
 }
 
+// Lease asks for blocks of ceilings.
+func (c *Client) Lease(ctx context.Context, l wire.Lease) (wire.LeaseReply, error) {
+	reply, err := c.call(ctx, wire.Request{Lease: &l})
+	if err == nil && reply.Lease == nil {
+		err = c.abort("lease")
+	}
+	if err != nil {
+		return wire.LeaseReply{}, fmt.Errorf("lease: %w", err)
+	}
+	return *reply.Lease, nil
+}
+
 // abort ends the session because the hub answered another question.
 func (c *Client) abort(asked string) error {
 	_ = c.stream.ResetWithError(network.StreamProtocolViolation)

@@ -27,6 +27,7 @@ type Handler interface {
 	Report(ctx context.Context, from chain.PeerID, r wire.Report) (wire.ReportReply, error)
 	Fetch(ctx context.Context, from chain.PeerID, f wire.Fetch) (wire.FetchReply, error)
 	Protest(ctx context.Context, from chain.PeerID, p wire.Protest) (wire.ProtestReply, error)
+	Lease(ctx context.Context, from chain.PeerID, l wire.Lease) (wire.LeaseReply, error)
 }
 
 // Caps on sessions and on what they hold. A session has one frame at a time;
@@ -227,6 +228,10 @@ func (s *Server) answer(from chain.PeerID, q wire.Request, err error, greeted *b
 		var r wire.ProtestReply
 		r, err = s.handler.Protest(s.ctx, from, *q.Protest)
 		reply.Protest = &r
+	case q.Lease != nil:
+		var r wire.LeaseReply
+		r, err = s.handler.Lease(s.ctx, from, *q.Lease)
+		reply.Lease = &r
 	}
 	if err == nil {
 		err = reply.Validate()

@@ -50,6 +50,14 @@ func (s *script) Fetch(context.Context, chain.PeerID, wire.Fetch) (wire.FetchRep
 	return wire.FetchReply{}, nil // a reply that may not be sent: it has no head
 }
 
+func (s *script) Lease(_ context.Context, _ chain.PeerID, l wire.Lease) (wire.LeaseReply, error) {
+	var r wire.LeaseReply
+	for _, a := range l.Asks {
+		r.Grants = append(r.Grants, wire.Grant{ID: "1", Account: a.Account, Slot: a.Slot, Amount: 5, Until: 9})
+	}
+	return r, nil
+}
+
 func (s *script) Protest(ctx context.Context, _ chain.PeerID, _ wire.Protest) (wire.ProtestReply, error) {
 	return s.protest(ctx)
 }

@@ -68,6 +68,8 @@ const (
 	maxCounters     = 4096 // options × peers between two reports
 	maxMeasurements = 4096 // they are sampled; the rest waits for the next report
 	maxProtests     = 64   // queued while the hub was away
+	maxAsks         = 256  // ceilings × primitives of one device
+	maxBlocks       = 1024 // with those that are over and not yet acknowledged
 	maxFailures     = chain.MaxOptions
 	maxScopeHash    = 32
 	maxPrefix       = 16 // of a CID: enough to notice a difference

@@ -10,6 +10,7 @@ type Request struct {
 	Report  *Report  `cbor:"report,omitempty"`
 	Fetch   *Fetch   `cbor:"fetch,omitempty"`
 	Protest *Protest `cbor:"protest,omitempty"`
+	Lease   *Lease   `cbor:"lease,omitempty"`
 }
 
 // Reply answers the request before it: the field of the same kind, or a
@@ -19,6 +20,7 @@ type Reply struct {
 	Report  *ReportReply  `cbor:"report,omitempty"`
 	Fetch   *FetchReply   `cbor:"fetch,omitempty"`
 	Protest *ProtestReply `cbor:"protest,omitempty"`
+	Lease   *LeaseReply   `cbor:"lease,omitempty"`
 	Refusal *Refusal      `cbor:"refusal,omitempty"`
 }
 

@@ -101,6 +101,7 @@ type Report struct {
 	Dropped      uint64             `cbor:"dropped,omitempty"` // measurements lost to a full queue
 	Protests     []Protest          `cbor:"protests,omitempty"`
 	Chords       []Chord            `cbor:"chords,omitempty"` // its contacts now; they replace those told before
+	Quota        []LeaseUsage       `cbor:"quota,omitempty"`  // what became of leased blocks
 }
 
 // Counter is exact: attempts on one option, by outcome.

@@ -39,7 +39,7 @@ func samples() map[string]wire.Message {
 		Capabilities: []chain.Capability{"submit", "execute:llm.chat"}, Locals: local, BootID: "b1", Metered: true, Addresses: []string{"/ip4/192.0.2.9/tcp/7411"},
 		Holds: []wire.Held{{Slot: home, Mark: chain.Mark{Seq: 7, Body: body, Issued: 1772366400000}, Head: []byte("head")}}}
 	enrol := wire.Hello{DeviceID: "d", BootID: "b", Invitation: &wire.Redeem{Secret: bytes.Repeat([]byte{1}, 32), Scope: chain.DefaultScope}}
-	report := wire.Report{BootID: "b1", Seq: 3, From: 1772366400000, To: 1772366460000, Dropped: 1, Protests: []wire.Protest{protest}, Chords: []wire.Chord{{Peer: peer, RTT: 350}},
+	report := wire.Report{BootID: "b1", Seq: 3, From: 1772366400000, To: 1772366460000, Dropped: 1, Protests: []wire.Protest{protest}, Quota: []wire.LeaseUsage{{ID: "l1", Account: "key alpha usd", Used: 3}}, Chords: []wire.Chord{{Peer: peer, RTT: 350}},
 		Counters: []wire.Counter{{Slot: home, Option: "peer", Peer: peer, Attempts: 5, LastOK: true,
 			Outcomes: map[chain.Class]uint64{chain.OK: 3, chain.Timeout: 2, chain.Cooling: 9}}},
 		Measurements: []wire.Measurement{{Slot: home, Option: "alpha/small", Class: chain.OK, At: 1772366400500, FirstOutput: 200, Total: 900, Bytes: 4000, Input: 10, Output: 20, Cost: 15}}}
@@ -59,14 +59,18 @@ func samples() map[string]wire.Message {
 		"fetch_reply":   &wire.Reply{Fetch: &wire.FetchReply{Head: []byte("head"), Body: []byte("body")}},
 		"protest":       &wire.Request{Protest: &protest},
 		"protest_reply": &wire.Reply{Protest: &wire.ProtestReply{Extension: []byte("extension"), Reason: "none left"}},
-		"refusal":       &wire.Reply{Refusal: &wire.Refusal{Code: "busy", Message: "come back later", ComeBack: 30000}},
-		"invalidation":  &wire.Invalidation{Scope: wire.ScopeHash(bytes.Repeat([]byte{9}, 32), chain.DefaultScope), Primitive: chain.LLMChat, Seq: 8, Prefix: []byte(body[4:12])},
-		"exec_open":     &wire.ExecOpen{Request: []byte("request"), Membership: []byte("membership"), Head: []byte("head"), Body: []byte("body"), Extension: []byte("extension")},
-		"exec_request":  request(),
-		"exec_data":     &wire.ExecReply{Data: &wire.ExecData{Bytes: []byte("grüezi"), Meaningful: true, More: true}},
-		"exec_part":     &wire.ExecReply{Data: &wire.ExecData{Bytes: []byte{0xc3}, Part: true}},
-		"exec_flush":    &wire.ExecReply{Data: &wire.ExecData{}},
-		"exec_refusal":  &wire.ExecReply{Refusal: &wire.ExecRefusal{Code: wire.ExecBusy, Message: "two jobs run and four wait", ComeBack: 1500}},
+		"lease": &wire.Request{Lease: &wire.Lease{Asks: []wire.LeaseAsk{{Account: "key alpha usd", Slot: home, Least: 420}},
+			Usage: []wire.LeaseUsage{{ID: "l1", Account: "key alpha usd", Used: 77, Done: true}}}},
+		"lease_reply": &wire.Reply{Lease: &wire.LeaseReply{Grants: []wire.Grant{
+			{ID: "l2", Account: "key alpha usd", Slot: home, Amount: 900, Until: 1772366400000, Used: 250000}, {Account: "workspace:home gamma/* calls", Slot: home, Until: 1772366400000, Used: 1e6}}}},
+		"refusal":      &wire.Reply{Refusal: &wire.Refusal{Code: "busy", Message: "come back later", ComeBack: 30000}},
+		"invalidation": &wire.Invalidation{Scope: wire.ScopeHash(bytes.Repeat([]byte{9}, 32), chain.DefaultScope), Primitive: chain.LLMChat, Seq: 8, Prefix: []byte(body[4:12])},
+		"exec_open":    &wire.ExecOpen{Request: []byte("request"), Membership: []byte("membership"), Head: []byte("head"), Body: []byte("body"), Extension: []byte("extension")},
+		"exec_request": request(),
+		"exec_data":    &wire.ExecReply{Data: &wire.ExecData{Bytes: []byte("grüezi"), Meaningful: true, More: true}},
+		"exec_part":    &wire.ExecReply{Data: &wire.ExecData{Bytes: []byte{0xc3}, Part: true}},
+		"exec_flush":   &wire.ExecReply{Data: &wire.ExecData{}},
+		"exec_refusal": &wire.ExecReply{Refusal: &wire.ExecRefusal{Code: wire.ExecBusy, Message: "two jobs run and four wait", ComeBack: 1500}},
 		"exec_trailer": &wire.ExecReply{Trailer: &wire.ExecTrailer{Class: chain.CallerError, Status: 400, RetryAfter: 0, HasRetryAfter: true, Used: 2, Input: 10, Output: 20,
 			FirstOutput: 250, Option: "local/ollama/qwen2.5:7b", Model: "qwen2.5:7b", Answer: &wire.ExecAnswer{Status: 400, ContentType: "application/json", Body: []byte("{}")},
 			ResponseHash: "sha256:00", Signature: bytes.Repeat([]byte{7}, 64)}},
@@ -138,7 +142,9 @@ func TestFailVectors(t *testing.T) {
 	slot := tree{"scope": "workspace:home", "primitive": "llm.chat"}
 	bad := map[string][]byte{
 		"nothing":           make(tree{}),
-		"unknown_kind":      make(tree{"lease": tree{}}),
+		"unknown_kind":      make(tree{"merge": tree{}}),
+		"lease_account":     make(tree{"lease": tree{"asks": []any{tree{"account": " ", "slot": slot}}}}),
+		"lease_negative":    make(tree{"lease": tree{"usage": []any{tree{"id": "1", "account": "a", "used": -1}}}}),
 		"two_kinds":         make(tree{"fetch": tree{"slot": slot}, "report": tree{"boot_id": "b"}}),
 		"kind_in_capitals":  make(tree{"FETCH": tree{"slot": slot}}),
 		"unknown_class":     make(tree{"protest": tree{"slot": slot, "nonce": "n", "failed": []any{tree{"option": "a", "class": "melted"}}}}),
@@ -249,6 +255,16 @@ func TestCaps(t *testing.T) {
 		"option id": {256, report(func(r *wire.Report, n int) {
 			r.Counters = []wire.Counter{{Slot: home, Option: chain.OptionID(text(n))}}
 		})},
+		"asks": {256, func(n int) wire.Message {
+			return &wire.Lease{Asks: slices.Repeat([]wire.LeaseAsk{{Account: "a", Slot: home}}, n)}
+		}},
+		"usage": {1024, func(n int) wire.Message {
+			return &wire.Lease{Usage: slices.Repeat([]wire.LeaseUsage{{ID: "1", Account: "a"}}, n)}
+		}},
+		"quota": {1024, report(func(r *wire.Report, n int) { r.Quota = slices.Repeat([]wire.LeaseUsage{{ID: "1", Account: "a"}}, n) })},
+		"grants": {256, func(n int) wire.Message {
+			return &wire.LeaseReply{Grants: slices.Repeat([]wire.Grant{{Account: "a", Slot: home}}, n)}
+		}},
 		"reason": {1024, func(n int) wire.Message { return &wire.ReportReply{Reason: text(n)} }},
 		"body":   {chain.MaxBodyBytes, func(n int) wire.Message { return &wire.FetchReply{Head: []byte("h"), Body: make([]byte, n)} }},
 		"nonce":  {64, func(n int) wire.Message { return &wire.Protest{Slot: home, Nonce: text(n)} }},

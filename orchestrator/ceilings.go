@@ -1,0 +1,278 @@
+package orchestrator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/spoke"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+	"github.com/chordwheel/chordwheel/orchestrator/catalog"
+	"github.com/chordwheel/chordwheel/orchestrator/quota"
+	"github.com/chordwheel/chordwheel/orchestrator/resolve"
+)
+
+// ceiling is one limit of the catalogue and what counts against it.
+type ceiling struct {
+	quota.Ceiling
+	scope   chain.ScopeID // "": every scope
+	key     string        // attempts with this key; "": with any
+	options string        // pattern
+}
+
+// covers reports whether use of o in scope counts against l.
+func (l *ceiling) covers(scope chain.ScopeID, o *chain.Option) bool {
+	return (l.scope == "" || l.scope == scope) && resolve.Match(l.options, o.ID) && (l.key == "" || slices.Contains(o.Keys, l.key))
+}
+
+// ceilings gives the limits of the catalogue in force.
+func (h *Hub) ceilings() []ceiling {
+	var all []ceiling
+	add := func(scope chain.ScopeID, from []catalog.Ceiling) {
+		for _, c := range from {
+			l := ceiling{scope: scope, key: c.Key, options: c.Options}
+			what := c.Options
+			if c.Key != "" {
+				l.options, what = "*", "key "+c.Key
+			}
+			if scope != "" {
+				what = string(scope) + " " + what
+			}
+			if c.HasUSD {
+				l.Ceiling = quota.Ceiling{Account: account(what + " usd_per_month"), Limit: int64(c.USDPerMonth)}
+				all = append(all, l)
+			}
+			if c.HasCalls {
+				l.Ceiling = quota.Ceiling{Account: account(what + " calls_per_day"), Limit: c.CallsPerDay, Calls: true}
+				all = append(all, l)
+			}
+		}
+	}
+	add("", h.catalogue.Ceilings)
+	for _, w := range h.catalogue.Workspaces {
+		add(chain.ScopeID("workspace:"+w.ID), w.Ceilings)
+	}
+	return all
+}
+
+// account keeps a ceiling's name within its bounds.
+func account(name string) string {
+	if chain.ParseAccount(name) == nil {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "ceiling " + hex.EncodeToString(sum[:16])
+}
+
+// limit tells a candidate which ceilings its use counts against, and how these
+// stand. A key whose ceiling is used up is not offered while another is left.
+func (h *Hub) limit(c *resolve.Candidate, all []ceiling, slot chain.Slot, p resolve.Profile, now time.Time) {
+	least := int64(typical(&c.Option.Cost, p))
+	var spent []string
+	for i := range all {
+		l := &all[i]
+		if !l.covers(slot.Scope, &c.Option) {
+			continue
+		}
+		one := least
+		if l.Calls {
+			one = 1
+		}
+		s := h.quota.State(&l.Ceiling, one, now)
+		if s.Breached && l.key != "" && len(c.Option.Keys) > 1 {
+			c.Option.Keys = slices.DeleteFunc(slices.Clone(c.Option.Keys), func(k string) bool { return k == l.key })
+			spent = append(spent, l.key)
+			continue
+		}
+		c.Option.Accounts = append(c.Option.Accounts, chain.Account{Name: l.Account, Key: l.key, Calls: l.Calls})
+		c.Ceilings = append(c.Ceilings, resolve.Ceiling{Name: l.Account, Calls: l.Calls, Multiplier: s.Mu, Breached: s.Breached})
+	}
+	c.Option.Accounts = slices.DeleteFunc(c.Option.Accounts, func(a chain.Account) bool { return a.Key != "" && slices.Contains(spent, a.Key) })
+}
+
+// typical is what a request of the profile's size costs, in micro-dollars.
+func typical(c *chain.Cost, p resolve.Profile) float64 {
+	return math.Ceil((float64(c.InputPerMtok)*p.InputTokens+float64(c.OutputPerMtok)*p.OutputTokens)/1e6) + float64(c.PerCall)
+}
+
+// usual is what one request of a slot takes of a ceiling at most, as far as the
+// catalogue knows.
+func (h *Hub) usual(l *ceiling, slot chain.Slot) int64 {
+	if l.Calls {
+		return 1
+	}
+	p, _ := h.catalogue.Primitive(slot.Primitive)
+	most := 1.0
+	for _, provider := range h.catalogue.Providers {
+		for _, m := range provider.Models {
+			o := chain.Option{ID: chain.OptionID(provider.Name + "/" + m.Name), Keys: provider.Keys}
+			o.Cost = chain.Cost{InputPerMtok: m.Price.InputPerMtok, OutputPerMtok: m.Price.OutputPerMtok, PerCall: m.Price.PerCall}
+			if l.covers(slot.Scope, &o) && slices.Contains(m.Primitives, slot.Primitive) {
+				most = max(most, typical(&o.Cost, p.Profile))
+			}
+		}
+	}
+	return int64(most)
+}
+
+// Lease hands out blocks of ceilings, durable before they leave.
+func (h *Hub) Lease(ctx context.Context, from chain.PeerID, l wire.Lease) (wire.LeaseReply, error) {
+	return ask(ctx, h, func() (wire.LeaseReply, error) {
+		reply, err := h.lease(from, &l)
+		h.note(Operation{Kind: "lease", Peer: from, Bytes: size(&reply), Detail: fmt.Sprintf("%d asked", len(l.Asks))}, err)
+		return reply, err
+	})
+}
+
+func (h *Hub) lease(from chain.PeerID, q *wire.Lease) (reply wire.LeaseReply, err error) {
+	now := time.Now()
+	if err := q.Validate(); err != nil {
+		return reply, spoke.Refuse(spoke.CodeProtocol, "%v", err)
+	}
+	if _, err := h.member(from, now); err != nil {
+		return reply, err
+	}
+	all := h.ceilings()
+	change := h.changeQuota()
+	change.settle(from, all, q.Usage, now)
+	holds := map[string]bool{}
+	for i := range q.Usage {
+		holds[q.Usage[i].ID] = true
+	}
+	for _, a := range q.Asks {
+		g := wire.Grant{Account: a.Account, Slot: a.Slot, Until: chain.InstantOf(now.Add(chain.DefaultRules().ReportInterval.Duration()))}
+		i := slices.IndexFunc(all, func(l ceiling) bool { return l.Account == a.Account })
+		if i >= 0 && h.mayLease(from, &all[i], a.Slot, now) {
+			change.grant(&g, &all[i], quota.Ask{Device: from, Slot: a.Slot, Least: a.Least, Holds: holds, Known: h.usual(&all[i], a.Slot)}, now)
+		}
+		reply.Grants = append(reply.Grants, g)
+	}
+	if err := change.keep(); err != nil {
+		return wire.LeaseReply{}, err
+	}
+	h.afterQuota(change, now)
+	return reply, nil
+}
+
+// mayLease reports whether a device may use a ceiling for a slot.
+func (h *Hub) mayLease(from chain.PeerID, l *ceiling, slot chain.Slot, now time.Time) bool {
+	if _, err := h.memberOf(from, slot.Scope, now); err != nil || l.scope != "" && l.scope != slot.Scope {
+		return false
+	}
+	_, known := h.catalogue.Primitive(slot.Primitive)
+	w, _ := h.catalogue.Workspace(slot.Scope)
+	return known && (l.key == "" || w.Allows(l.key))
+}
+
+// quotaChange is one exchange's worth of changes to accounts: kept together, or
+// undone together.
+type quotaChange struct {
+	h      *Hub
+	before map[string]*quota.Account
+	dirty  map[string]bool
+	states map[string]bool // accounts that were breached before
+}
+
+func (h *Hub) changeQuota() *quotaChange {
+	return &quotaChange{h: h, before: map[string]*quota.Account{}, dirty: map[string]bool{}, states: map[string]bool{}}
+}
+
+func (c *quotaChange) touch(l *ceiling, now time.Time) {
+	if _, known := c.before[l.Account]; !known {
+		c.before[l.Account] = c.h.quota.Get(l.Account)
+		c.states[l.Account] = c.h.quota.State(&l.Ceiling, 1, now).Breached
+	}
+}
+
+// settle takes in what a device says of its blocks.
+func (c *quotaChange) settle(from chain.PeerID, all []ceiling, usage []wire.LeaseUsage, now time.Time) {
+	for _, u := range usage {
+		i := slices.IndexFunc(all, func(l ceiling) bool { return l.Account == u.Account })
+		if i < 0 {
+			continue // the catalogue has no such ceiling any more
+		}
+		c.touch(&all[i], now)
+		if c.h.quota.Settle(&all[i].Ceiling, from, u.ID, u.Used, u.Done, now) {
+			c.dirty[u.Account] = true
+		}
+	}
+}
+
+func (c *quotaChange) grant(g *wire.Grant, l *ceiling, q quota.Ask, now time.Time) {
+	c.touch(l, now)
+	p, _ := c.h.catalogue.Primitive(q.Slot.Primitive)
+	t := quota.Terms{Interval: p.Rules.WithDefaults().ReportInterval.Duration(), Shares: map[chain.Primitive]float64{}}
+	for _, p := range c.h.catalogue.Primitives {
+		t.Shares[p.Name] = p.Share
+	}
+	got := c.h.quota.Grant(&l.Ceiling, q, t, now)
+	g.ID, g.Amount, g.Until = got.ID, got.Amount, chain.InstantOf(got.Until)
+	s := c.h.quota.State(&l.Ceiling, 1, now)
+	g.Used = 1e6
+	if s.Limit > 0 {
+		g.Used = chain.PPMOf(min(float64(s.Spent)/float64(s.Limit), 1))
+	}
+	if got.ID != "" {
+		c.dirty[l.Account] = true
+	}
+}
+
+// keep writes what changed, or undoes it.
+func (c *quotaChange) keep() error {
+	records := map[string]any{}
+	for name := range c.dirty {
+		records[name] = c.h.quota.Get(name)
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	err := c.h.cfg.Storage.Bucket(bucketQuota).PutAll(records)
+	if err == nil {
+		return nil
+	}
+	for name, a := range c.before {
+		c.h.quota.Set(name, a)
+	}
+	return fmt.Errorf("keep what was leased: %w", err)
+}
+
+// afterQuota looks the orders over if a ceiling came to its end, or is no longer
+// at it.
+func (h *Hub) afterQuota(c *quotaChange, now time.Time) {
+	for _, l := range h.ceilings() {
+		was, touched := c.states[l.Account]
+		if touched && was != h.quota.State(&l.Ceiling, 1, now).Breached {
+			h.log.Warn("a ceiling turned", "account", l.Account, "breached", !was)
+			if err := h.resolveScopes(h.scopes()); err != nil {
+				h.log.Error("publishing failed", "error", err)
+			}
+			return
+		}
+	}
+}
+
+// adjustCeilings moves the multipliers, once an hour each.
+func (h *Hub) adjustCeilings(now time.Time) error {
+	var errs []error
+	for _, l := range h.ceilings() {
+		if h.quota.Adjust(&l.Ceiling, resolve.NextMultiplier, now) {
+			errs = append(errs, put(h.cfg.Storage.Bucket(bucketQuota), l.Account, h.quota.Get(l.Account)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// quotaStates gives every ceiling as it stands, for whoever looks.
+func (h *Hub) quotaStates(now time.Time) []quota.State {
+	list := []quota.State{}
+	for _, l := range h.ceilings() {
+		list = append(list, h.quota.State(&l.Ceiling, 1, now))
+	}
+	return list
+}
