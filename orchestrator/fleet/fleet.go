@@ -38,6 +38,8 @@ type Device struct {
 	Network  string             `cbor:"network,omitempty"` // the /24 or /48 that it was last heard from
 	Seen     chain.Instant      `cbor:"seen"`              // its last word
 	Boots    []Boot             `cbor:"boots,omitempty"`
+
+	ability *ability // set by Put
 }
 
 // Boot says which batches of one run of a device were counted.
@@ -122,13 +124,15 @@ var (
 // Fleet is all devices. It is not safe for concurrent use: the hub's loop owns it.
 type Fleet struct {
 	devices   map[chain.PeerID]*Device
-	holders   map[chain.DeviceID]chain.PeerID
+	holders   map[chain.DeviceID]*Device
+	members   map[chain.ScopeID][]*Device // of a scope, by peer ID; revoked and expired ones too
+	abilities map[[16]byte]*ability       // what devices can do, once for all that can do the same
 	conflicts map[chain.PeerID]Conflict
 }
 
 // New gives an empty fleet.
 func New() *Fleet {
-	return &Fleet{map[chain.PeerID]*Device{}, map[chain.DeviceID]chain.PeerID{}, map[chain.PeerID]Conflict{}}
+	return &Fleet{map[chain.PeerID]*Device{}, map[chain.DeviceID]*Device{}, map[chain.ScopeID][]*Device{}, map[[16]byte]*ability{}, map[chain.PeerID]Conflict{}}
 }
 
 // Device gives the device under a peer ID, or nil. Changes are the caller's to keep.
@@ -155,14 +159,11 @@ const maxConflicts = 256
 // Claim checks that peer may use a device ID. ErrTaken comes with the conflict,
 // which is remembered until the owner decides.
 func (f *Fleet) Claim(id chain.DeviceID, peer chain.PeerID, name string, now chain.Instant) (Conflict, error) {
-	holder, ok := f.holders[id]
-	if !ok || holder == peer {
+	d := f.holders[id]
+	if d == nil || d.Peer == peer || d.Revoked != 0 {
 		return Conflict{}, nil
 	}
-	if d := f.devices[holder]; d == nil || d.Revoked != 0 {
-		return Conflict{}, nil
-	}
-	c := Conflict{ID: id, Peer: peer, Holder: holder, Name: name, At: now}
+	c := Conflict{ID: id, Peer: peer, Holder: d.Peer, Name: name, At: now}
 	if old, known := f.conflicts[peer]; known && old.ID == id || len(f.conflicts) < maxConflicts {
 		f.conflicts[peer] = c
 	}
@@ -193,13 +194,56 @@ func (f *Fleet) Settle(peer chain.PeerID) { delete(f.conflicts, peer) }
 
 // Put adds a device or replaces it.
 func (f *Fleet) Put(d *Device) {
-	if old := f.devices[d.Peer]; old != nil && old.ID != d.ID && f.holders[old.ID] == d.Peer {
+	f.share(d)
+	old := f.devices[d.Peer]
+	if old != nil && old.ID != d.ID && f.holders[old.ID] == old {
 		delete(f.holders, old.ID)
 	}
 	f.devices[d.Peer] = d
-	if holder, ok := f.holders[d.ID]; d.Revoked == 0 || !ok || holder == d.Peer {
-		f.holders[d.ID] = d.Peer
+	if holder := f.holders[d.ID]; d.Revoked == 0 || holder == nil || holder.Peer == d.Peer {
+		f.holders[d.ID] = d
 	}
+	if old != nil {
+		f.leave(old, d.Scopes)
+	}
+	for i, scope := range d.Scopes {
+		d.Scopes[i] = f.enter(d, scope)
+	}
+}
+
+// leave takes a device out of the scopes that it is no member of any more.
+func (f *Fleet) leave(old *Device, now []chain.ScopeID) {
+	for _, scope := range old.Scopes {
+		if slices.Contains(now, scope) {
+			continue
+		}
+		if rest := slices.DeleteFunc(f.members[scope], func(m *Device) bool { return m.Peer == old.Peer }); len(rest) > 0 {
+			f.members[scope] = rest
+		} else {
+			delete(f.members, scope)
+		}
+	}
+}
+
+// enter puts a device among the members of a scope, in the place of what was known
+// of it before. It gives the name of the scope as all members have it.
+func (f *Fleet) enter(d *Device, scope chain.ScopeID) chain.ScopeID {
+	list := f.members[scope]
+	if len(list) > 0 { // one copy of the name
+		for _, s := range list[0].Scopes {
+			if s == scope {
+				scope = s
+			}
+		}
+	}
+	i, found := slices.BinarySearchFunc(list, d.Peer, func(m *Device, p chain.PeerID) int { return cmp.Compare(m.Peer, p) })
+	if found {
+		list[i] = d
+	} else {
+		list = slices.Insert(list, i, d)
+	}
+	f.members[scope] = list
+	return scope
 }
 
 // Find gives the device with a peer ID, a device ID or a name; a name that
@@ -208,7 +252,7 @@ func (f *Fleet) Find(who string) *Device {
 	if d := f.devices[chain.PeerID(who)]; d != nil {
 		return d
 	}
-	if d := f.devices[f.holders[chain.DeviceID(who)]]; d != nil {
+	if d := f.holders[chain.DeviceID(who)]; d != nil {
 		return d
 	}
 	var found *Device

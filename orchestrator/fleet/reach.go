@@ -15,13 +15,35 @@ type Reach struct{ members []*Device }
 // now, online or not.
 func (f *Fleet) Scope(scope chain.ScopeID, now chain.Instant) Reach {
 	var r Reach
-	for _, d := range f.devices {
-		if d.Active(now) && slices.Contains(d.Scopes, scope) {
+	for _, d := range f.members[scope] {
+		if d.Active(now) {
 			r.members = append(r.members, d)
 		}
 	}
-	slices.SortFunc(r.members, func(a, b *Device) int { return cmp.Compare(a.Peer, b.Peer) })
 	return r
+}
+
+// Scopes gives the scopes that have members whose membership holds at now, by name.
+func (f *Fleet) Scopes(now chain.Instant) []chain.ScopeID {
+	list := make([]chain.ScopeID, 0, len(f.members))
+	for scope, members := range f.members {
+		if slices.ContainsFunc(members, func(d *Device) bool { return d.Active(now) }) {
+			list = append(list, scope)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Alike names what the members can do: reaches with the same name are the same for
+// everything but who exactly the members are (the capability "device:ID", which nobody
+// has to declare).
+func (r Reach) Alike() string {
+	b := make([]byte, 0, 16*len(r.members))
+	for _, d := range r.members {
+		b = append(b, d.ability.id[:]...)
+	}
+	return string(b)
 }
 
 // Members gives the number of members.
