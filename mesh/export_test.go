@@ -1,8 +1,11 @@
 package mesh
 
 import (
+	"context"
+
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/wire"
@@ -27,4 +30,17 @@ var Pause = pause
 func (d *Device) Conns(p chain.PeerID) []network.Conn {
 	id, _ := peerID(p)
 	return d.host.Network().ConnsToPeer(id)
+}
+
+// Link makes a connection to another device without an introduction.
+func (d *Device) Link(ctx context.Context, to *Device) error {
+	d.peers.mu.Lock()
+	d.peers.grants[to.host.ID()] = &grant{named: true, done: make(chan struct{})}
+	d.peers.mu.Unlock()
+	defer func() {
+		d.peers.mu.Lock()
+		defer d.peers.mu.Unlock()
+		delete(d.peers.grants, to.host.ID())
+	}()
+	return d.host.Connect(ctx, peer.AddrInfo{ID: to.host.ID(), Addrs: to.host.Addrs()})
 }
