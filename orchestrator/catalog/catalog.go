@@ -17,6 +17,7 @@ const (
 // Catalog is a validated catalogue. It is shared and must not be changed; make a
 // new one instead. The zero value declares nothing.
 type Catalog struct {
+	Tiers      []string // levels of policy, the least specific first; see [DefaultTiers]
 	Providers  []Provider
 	Primitives []Primitive
 	Workspaces []Workspace
@@ -111,12 +112,103 @@ type Workspace struct {
 	Prefer   []Selection
 	Pin      []Selection
 	Deny     []Selection
+
+	Stages    []Override // for requests that say they come from one of these
+	Consumers []Override
+	Instances []Override
+}
+
+// DefaultTiers are the levels of policy that every catalogue has, the least
+// specific first. Each weighs eight times the one before.
+func DefaultTiers() []string {
+	return []string{GlobalTier, WorkspaceTier, StageTier, ConsumerTier, InstanceTier}
+}
+
+// Tiers that sections of the catalogue speak for. Others are an owner's own.
+const (
+	GlobalTier    = "global"
+	WorkspaceTier = "workspace"
+	StageTier     = "stage"
+	ConsumerTier  = "consumer"
+	InstanceTier  = "instance"
+)
+
+// Override is what a workspace has otherwise for a stage, a consumer or an instance.
+type Override struct {
+	Tier    string // which of the three
+	Name    string
+	Fixed   bool
+	Default []Selection // its own list: in, and the front of a fixed order
+	Prefer  []Selection
+	Pin     []Selection
+	Deny    []Selection
+}
+
+// Speaks reports whether o says anything of p.
+func (o *Override) Speaks(p chain.Primitive) bool {
+	if o.Fixed {
+		return true
+	}
+	for _, list := range [][]Selection{o.Default, o.Prefer, o.Pin, o.Deny} {
+		if slices.ContainsFunc(list, func(s Selection) bool { return s.Primitive == "" || s.Primitive == p }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Overrides gives those of w that a qualifier names, the least specific first.
+func (w *Workspace) Overrides(q chain.Qualifier) []*Override {
+	var out []*Override
+	for _, level := range []struct {
+		list []Override
+		name string
+	}{{w.Stages, q.Stage}, {w.Consumers, q.Consumer}, {w.Instances, q.Instance}} {
+		if i := slices.IndexFunc(level.list, func(o Override) bool { return o.Name == level.name }); i >= 0 {
+			out = append(out, &level.list[i])
+		}
+	}
+	return out
+}
+
+// Qualifiers gives every combination of overrides that speak of p: what there
+// are chains of their own for, beside the workspace's.
+func (w *Workspace) Qualifiers(p chain.Primitive) []chain.Qualifier {
+	names := func(list []Override) []string {
+		out := []string{""}
+		for i := range list {
+			if list[i].Speaks(p) {
+				out = append(out, list[i].Name)
+			}
+		}
+		return out
+	}
+	stages, consumers, instances := names(w.Stages), names(w.Consumers), names(w.Instances)
+	var out []chain.Qualifier
+	for _, s := range stages {
+		for _, c := range consumers {
+			for _, i := range instances {
+				out = append(out, chain.Qualifier{Stage: s, Consumer: c, Instance: i})
+			}
+		}
+	}
+	return out[1:] // the first is the workspace's own
 }
 
 // Selection names options, each by its id or by a pattern with "*", for one primitive or for all.
 type Selection struct {
 	Primitive chain.Primitive // "": every primitive
 	Options   []string
+	Source    string // of a preference: who declares it; "" the section it stands in
+	Tier      string // of a preference: its level; "" the section's own
+}
+
+// Tier gives the place of a level among the tiers, from 0.
+func (c *Catalog) Tier(name string) int {
+	if len(c.Tiers) == 0 {
+		return slices.Index(DefaultTiers(), name)
+	}
+	return slices.Index(c.Tiers, name)
 }
 
 // Ceiling bounds spending on a key (fleet-wide) or on options of a workspace. Periods are UTC.
@@ -158,8 +250,10 @@ func (c *Catalog) Primitive(p chain.Primitive) (Primitive, bool) {
 }
 
 // Workspace gives the overrides of a scope. A scope that the catalogue does not
-// list has none: known is false and the defaults come back.
+// list has none: known is false and the defaults come back. A qualifier of scope
+// plays no part.
 func (c *Catalog) Workspace(scope chain.ScopeID) (w Workspace, known bool) {
+	scope = scope.Base()
 	if i, ok := c.workspaces[scope]; ok {
 		return c.Workspaces[i], true
 	}

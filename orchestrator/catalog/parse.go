@@ -161,6 +161,7 @@ func tooMuch(b []byte) (line int, what string) {
 
 func (r *reader) catalog(n ast.Node, c *Catalog) {
 	r.object(n, "catalogue",
+		field{"tiers", false, func(n ast.Node) { c.Tiers = r.tiers(n) }},
 		field{"providers", false, func(n ast.Node) {
 			r.list(n, "providers", maxProviders, func(n ast.Node) { c.Providers = append(c.Providers, r.provider(n)) })
 			r.unique(n, "provider", "name")

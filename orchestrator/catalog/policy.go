@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -208,6 +209,9 @@ func (r *reader) workspace(n ast.Node, c *Catalog) Workspace {
 	r.object(n, "workspace",
 		field{"id", true, func(n ast.Node) {
 			w.ID = r.text(n, "workspace id", func(s string) error {
+				if strings.Contains(s, ";") {
+					return fmt.Errorf("%q: must not hold a semicolon", clip(s))
+				}
 				_, err := chain.ParseScope("workspace:" + s)
 				return err
 			})
@@ -219,10 +223,14 @@ func (r *reader) workspace(n ast.Node, c *Catalog) Workspace {
 		field{"ceilings", false, func(n ast.Node) {
 			r.list(n, "ceilings", maxNames, func(n ast.Node) { w.Ceilings = append(w.Ceilings, r.ceiling(n, c, false)) })
 		}},
-		field{"prefer", false, func(n ast.Node) { w.Prefer = r.selections(n, "prefer", c) }},
-		field{"pin", false, func(n ast.Node) { w.Pin = r.selections(n, "pin", c) }},
-		field{"deny", false, func(n ast.Node) { w.Deny = r.selections(n, "deny", c) }},
+		field{"prefer", false, func(n ast.Node) { w.Prefer = r.selections(n, "prefer", true, c) }},
+		field{"pin", false, func(n ast.Node) { w.Pin = r.selections(n, "pin", false, c) }},
+		field{"deny", false, func(n ast.Node) { w.Deny = r.selections(n, "deny", false, c) }},
+		field{"stages", false, func(n ast.Node) { w.Stages = r.overrides(n, StageTier, c) }},
+		field{"consumers", false, func(n ast.Node) { w.Consumers = r.overrides(n, ConsumerTier, c) }},
+		field{"instances", false, func(n ast.Node) { w.Instances = r.overrides(n, InstanceTier, c) }},
 	)
+	r.later = append(r.later, func() { r.checkOverrides(n, &w, c) })
 	return w
 }
 
@@ -267,8 +275,9 @@ func (r *reader) knownKey(n ast.Node, key string, c *Catalog) {
 	}
 }
 
-// selections reads a list whose elements are an option or pattern, or {primitive, options}.
-func (r *reader) selections(n ast.Node, what string, c *Catalog) []Selection {
+// selections reads a list whose elements are an option or pattern, or {primitive,
+// options}; a list of seeds may also say whose they are and on which tier.
+func (r *reader) selections(n ast.Node, what string, seeds bool, c *Catalog) []Selection {
 	var out []Selection
 	r.list(n, what, maxNames, func(n ast.Node) {
 		if text, ok := n.(*ast.StringNode); ok {
@@ -279,8 +288,8 @@ func (r *reader) selections(n ast.Node, what string, c *Catalog) []Selection {
 		}
 		var s Selection
 		var options ast.Node
-		r.object(n, what,
-			field{"primitive", false, func(n ast.Node) {
+		fields := []field{
+			{"primitive", false, func(n ast.Node) {
 				s.Primitive = chain.Primitive(r.text(n, "primitive", primitiveName))
 				r.later = append(r.later, func() {
 					if _, ok := c.Primitive(s.Primitive); !ok && s.Primitive != "" {
@@ -288,8 +297,20 @@ func (r *reader) selections(n ast.Node, what string, c *Catalog) []Selection {
 					}
 				})
 			}},
-			field{"options", true, func(n ast.Node) { options, s.Options = n, r.names(n, "options", chain.MaxOptions, printableName) }},
-		)
+			{"options", true, func(n ast.Node) { options, s.Options = n, r.names(n, "options", chain.MaxOptions, printableName) }},
+		}
+		if seeds {
+			fields = append(fields, field{"source", false, func(n ast.Node) { s.Source = r.text(n, "source", printableName) }},
+				field{"tier", false, func(n ast.Node) {
+					s.Tier = r.text(n, "tier", word)
+					r.later = append(r.later, func() {
+						if s.Tier != "" && c.Tier(s.Tier) < 0 {
+							r.fail(n, "tier: %q is not one of the catalogue's tiers", clip(s.Tier))
+						}
+					})
+				}})
+		}
+		r.object(n, what, fields...)
 		r.later = append(r.later, func() {
 			r.each(options, func(n ast.Node, entry string) { r.pattern(n, what, s.Primitive, entry, c) })
 		})
