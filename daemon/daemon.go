@@ -38,6 +38,7 @@ type Chains interface {
 	Accept(trust chain.Trust, slot chain.Slot, head, body []byte, now time.Time) (*chain.Chain, error)
 	Get(slot chain.Slot) *chain.Chain // nil if none is held
 	All() []*chain.Chain              // sorted by slot
+	Drop(slot chain.Slot) error       // forgets a chain; its mark stays
 }
 
 // Marks are the high-water marks of all slots, also of those whose chain was

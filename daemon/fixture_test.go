@@ -268,6 +268,13 @@ func (c chains) All() []*chain.Chain {
 	return slices.Collect(maps.Values(c.chains))
 }
 
+func (c chains) Drop(slot chain.Slot) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.chains, slot)
+	return nil
+}
+
 type marks struct{ *memory }
 
 func (m marks) All() map[chain.Slot]chain.Mark {

@@ -34,8 +34,13 @@ func (d *Daemon) kick() {
 	}
 }
 
-// invalidated notes that the hub has a newer chain for a slot.
+// invalidated notes that the hub has a newer chain for a slot. Which chains of
+// qualifiers have changed, and which there are, only a visit says.
 func (d *Daemon) invalidated(slot chain.Slot) {
+	if slot.Primitive == chain.Overrides {
+		d.visitSoon()
+		return
+	}
 	d.mu.Lock()
 	d.wanted[slot] = true
 	d.mu.Unlock()
@@ -222,8 +227,25 @@ func (d *Daemon) fullVisit(ctx context.Context) error {
 	if err := d.fetchAll(ctx, changed); err != nil {
 		return err
 	}
+	d.dropWithdrawn(welcome)
 	d.askWhy(ctx, welcome)
 	return d.sendReports(ctx)
+}
+
+// dropWithdrawn forgets chains of qualifiers that the hub no longer offers: their
+// requests fall back to a wider one. The scope's own chain stays until it expires.
+func (d *Daemon) dropWithdrawn(welcome wire.Welcome) {
+	for _, c := range d.cfg.Chains.All() {
+		slot := c.Slot()
+		if slot.Scope == slot.Scope.Base() || slices.ContainsFunc(welcome.Chains, func(a wire.Available) bool { return a.Slot == slot }) {
+			continue
+		}
+		if err := d.cfg.Chains.Drop(slot); err != nil {
+			d.cfg.Log.Warn("a withdrawn chain stays in force", "slot", slot.String(), "error", err)
+		} else {
+			d.cfg.Log.Info("a chain was withdrawn", "slot", slot.String())
+		}
+	}
 }
 
 // askWhy learns why the hub offers no chain for chat, for whoever asks this

@@ -39,8 +39,9 @@ func (d *Daemon) scope() chain.ScopeID {
 }
 
 // inForce gives the chain that work for primitive p walks, or the refusal that
-// says why there is none.
-func (d *Daemon) inForce(p chain.Primitive) (*chain.Chain, error) {
+// says why there is none. Of the chains that the hub prepared for what the request
+// says of itself it is the most specific, else the scope's own.
+func (d *Daemon) inForce(p chain.Primitive, of chain.Qualifier) (*chain.Chain, error) {
 	d.mu.Lock()
 	joined, revoked := d.isJoined, d.joined.Revoked
 	d.mu.Unlock()
@@ -52,6 +53,14 @@ func (d *Daemon) inForce(p chain.Primitive) (*chain.Chain, error) {
 	}
 	slot := chain.Slot{Scope: d.scope(), Primitive: p}
 	c := d.cfg.Chains.Get(slot)
+	if of != (chain.Qualifier{}) {
+		for _, q := range of.Wider() {
+			if own := d.cfg.Chains.Get(chain.Slot{Scope: slot.Scope.With(q), Primitive: p}); own != nil && !own.Expired(time.Now()) {
+				c = own
+				break
+			}
+		}
+	}
 	switch {
 	case c == nil:
 		if why := d.whyNone(); why != "" && p == chain.LLMChat {
@@ -69,7 +78,7 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 	d.counts.total.Add(1)
 	d.counts.inFlight.Add(1)
 	defer d.counts.inFlight.Add(-1)
-	c, err := d.inForce(w.Primitive)
+	c, err := d.inForce(w.Primitive, chain.Qualifier{Stage: w.Stage, Consumer: w.Consumer, Instance: w.Instance})
 	if err != nil {
 		d.counts.failed.Add(1)
 		return walk.Result{}, err
@@ -355,12 +364,12 @@ func (d *Daemon) Models() edge.Models {
 
 // Ready is nil when there is a chain that can be walked.
 func (d *Daemon) Ready() error {
-	_, err := d.inForce(chain.LLMChat)
+	_, err := d.inForce(chain.LLMChat, chain.Qualifier{})
 	for _, c := range d.cfg.Chains.All() {
 		if err == nil {
 			break
 		}
-		_, err = d.inForce(c.Slot().Primitive)
+		_, err = d.inForce(c.Slot().Primitive, chain.Qualifier{})
 	}
 	return err
 }

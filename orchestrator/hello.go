@@ -231,7 +231,7 @@ func (h *Hub) learnHeld(d *fleet.Device, holds []wire.Held, now time.Time) (behi
 	heads := 0
 	for i := range holds {
 		held := &holds[i]
-		if !slices.Contains(d.Scopes, held.Slot.Scope) || !h.press.Behind(held.Slot, held.Mark) {
+		if !slices.Contains(d.Scopes, held.Slot.Scope.Base()) || !h.press.Behind(held.Slot, held.Mark) {
 			continue
 		}
 		if len(held.Head) == 0 {
@@ -259,14 +259,18 @@ func (h *Hub) learnHeld(d *fleet.Device, holds []wire.Held, now time.Time) (behi
 	return behind
 }
 
+// maxOffered is what one welcome may list. What is left out falls back to wider chains.
+const maxOffered = 4096
+
 // available lists what there is to fetch for the members of scopes.
 func (h *Hub) available(scopes []chain.ScopeID) []wire.Available {
 	var list []wire.Available
 	for _, scope := range scopes {
 		for _, p := range h.catalogue.Primitives {
-			slot := chain.Slot{Scope: scope, Primitive: p.Name}
-			if e, ok := h.press.Edition(slot); ok {
-				list = append(list, wire.Available{Slot: slot, Seq: e.Seq, Body: e.Body})
+			for _, slot := range h.slotsOf(scope, p.Name) {
+				if e, ok := h.press.Edition(slot); ok && len(list) < maxOffered {
+					list = append(list, wire.Available{Slot: slot, Seq: e.Seq, Body: e.Body})
+				}
 			}
 		}
 	}

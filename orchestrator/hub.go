@@ -79,6 +79,7 @@ type Hub struct {
 	serial       uint64
 	again        map[chain.Slot]time.Time // slots to offer again, and when
 	looked       map[chain.Slot]time.Time // when news of a slot were last looked at
+	overrideSeq  uint64                   // of the newest word on chains of qualifiers
 	started      time.Time
 	reloaded     time.Time
 	unread       string            // what was wrong with the catalogue that was refused last; "" once one was taken

@@ -91,6 +91,9 @@ func (q *Invite) check() error {
 	if _, err := chain.ParseScope(string(q.Scope)); err != nil {
 		return wrong("%w", err)
 	}
+	if q.Scope.Base() != q.Scope {
+		return wrong("scope %q: devices join a scope as a whole: leave out what follows the semicolon", chain.Clip(q.Scope))
+	}
 	switch {
 	case q.Uses < 1 || q.Uses > maxUses:
 		return wrong("uses must be 1 to %d", maxUses)

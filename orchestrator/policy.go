@@ -35,7 +35,7 @@ func (h *Hub) input(slot chain.Slot, now time.Time) (in resolve.Input, rules cha
 	for _, entry := range p.Default {
 		in.Default = append(in.Default, chain.OptionID(entry))
 	}
-	reach := h.fleet.Scope(slot.Scope, chain.InstantOf(now))
+	reach := h.fleet.Scope(slot.Scope.Base(), chain.InstantOf(now))
 	in.Candidates = h.providers(p, w, reach, now)
 	in.Candidates = append(in.Candidates, h.slots(p, reach, now)...)
 	in.Candidates = append(in.Candidates, h.locals(p, reach, now)...)
@@ -47,8 +47,7 @@ func (h *Hub) input(slot chain.Slot, now time.Time) (in resolve.Input, rules cha
 		}
 	}
 	in.Cap = p.Rules.WithDefaults().Attempts
-	in.Seeds = []resolve.Seed{{Tier: 1, Name: "workspace", Source: string(slot.Scope), Options: preferred(w.Prefer, p.Name, in.Candidates)}}
-	in.Pin, in.Deny = rulings(w.Pin, p.Name, ""), rulings(w.Deny, p.Name, "")
+	h.override(&in, &w, p.Name)
 	return in, rulesOf(p.Rules, in), true
 }
 
@@ -333,7 +332,7 @@ func (h *Hub) published(slot chain.Slot, reason string) {
 		h.log.Error("keeping a published chain failed: a restart gives it a new sequence number", "slot", slot.String(), "error", err)
 	}
 	e, _ := h.press.Edition(slot)
-	h.outbox.invalidate(slot, e.Seq, e.Body)
+	h.invalidate(slot, e.Seq, e.Body)
 	h.note(Operation{Direction: "out", Kind: "invalidation", Slot: slot.String(), Bytes: invalidationBytes + len(slot.Primitive), Detail: reason}, nil)
 	h.log.Info("chain published", "slot", slot.String(), "seq", e.Seq, "body", e.Body.String(), "reason", reason)
 }
@@ -342,8 +341,12 @@ func (h *Hub) published(slot chain.Slot, reason string) {
 func (h *Hub) withdraw(slot chain.Slot) error {
 	delete(h.plans, slot)
 	delete(h.looked, slot)
+	e, _ := h.press.Edition(slot)
 	if !h.press.Withdraw(slot) {
 		return nil
+	}
+	if slot.Scope != slot.Scope.Base() { // devices fall back to a wider chain at once
+		h.invalidate(slot, 0, e.Body)
 	}
 	h.note(Operation{Direction: "out", Kind: "invalidation", Slot: slot.String(), Outcome: "withdrawn", Detail: h.whyNone(slot)}, nil)
 	h.log.Warn("chain withdrawn", "slot", slot.String(), "why", h.whyNone(slot))
@@ -369,8 +372,7 @@ func (h *Hub) resolveAll() error {
 	scopes := h.scopes()
 	err := h.resolveScopes(scopes)
 	for _, slot := range h.press.Slots() {
-		_, known := h.catalogue.Primitive(slot.Primitive)
-		if !known || !slices.Contains(scopes, slot.Scope) {
+		if !h.prepared(slot, scopes) {
 			err = errors.Join(err, h.withdraw(slot))
 		}
 	}
@@ -381,8 +383,10 @@ func (h *Hub) resolveScopes(scopes []chain.ScopeID) error {
 	var errs []error
 	for _, scope := range scopes {
 		for _, p := range h.catalogue.Primitives {
-			if err := h.resolveSlot(chain.Slot{Scope: scope, Primitive: p.Name}); err != nil {
-				errs = append(errs, fmt.Errorf("resolve: %w", err))
+			for _, slot := range h.slotsOf(scope, p.Name) {
+				if err := h.resolveSlot(slot); err != nil {
+					errs = append(errs, fmt.Errorf("resolve: %w", err))
+				}
 			}
 		}
 	}

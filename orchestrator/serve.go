@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"context"
 	"errors"
-	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/chordwheel/chordwheel/orchestrator/fleet"
 	"github.com/chordwheel/chordwheel/orchestrator/learn"
 	"github.com/chordwheel/chordwheel/orchestrator/publish"
+	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
 // member gives the device that a request comes from, if it may ask for anything.
@@ -35,7 +35,7 @@ func (h *Hub) member(from chain.PeerID, now time.Time) (*fleet.Device, error) {
 // memberOf is member for one scope.
 func (h *Hub) memberOf(from chain.PeerID, scope chain.ScopeID, now time.Time) (*fleet.Device, error) {
 	d, err := h.member(from, now)
-	if err == nil && !slices.Contains(d.Scopes, scope) {
+	if err == nil && !slices.Contains(d.Scopes, scope.Base()) {
 		return nil, spoke.Refuse(spoke.CodeScope, "not a member of %s", scope)
 	}
 	return d, err
@@ -101,7 +101,7 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 	touched, turned := h.observe(&d, r, now)
 	for i := range r.Protests {
 		slot := r.Protests[i].Slot
-		if _, known := h.catalogue.Primitive(slot.Primitive); known && slices.Contains(d.Scopes, slot.Scope) {
+		if _, known := h.catalogue.Primitive(slot.Primitive); known && slices.Contains(d.Scopes, slot.Scope.Base()) {
 			h.count(slot).Queued++
 		}
 	}
@@ -127,7 +127,7 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (touched map[chain.Slot]bool, turned bool) {
 	touched = map[chain.Slot]bool{}
 	ours := func(s chain.Slot, id chain.OptionID) bool {
-		if _, known := h.catalogue.Primitive(s.Primitive); !known || !slices.Contains(d.Scopes, s.Scope) {
+		if _, known := h.catalogue.Primitive(s.Primitive); !known || !slices.Contains(d.Scopes, s.Scope.Base()) {
 			return false
 		}
 		_, _, declared := h.catalogue.Option(id)

@@ -292,7 +292,7 @@ func (h *Hub) Explain(ctx context.Context, slot chain.Slot) (Explanation, error)
 		if !ok {
 			return Explanation{}, nothing(h.whyNone(slot))
 		}
-		e := Explanation{Source: "hub", Resolution: resolve.Explain(in), Members: h.fleet.Scope(slot.Scope, chain.InstantOf(now)).Members()}
+		e := Explanation{Source: "hub", Resolution: resolve.Explain(in), Members: h.fleet.Scope(slot.Scope.Base(), chain.InstantOf(now)).Members()}
 		e.Suspects, _ = h.suspects(in, now)
 		if _, ok := h.press.Edition(slot); ok {
 			s := h.summary(slot)

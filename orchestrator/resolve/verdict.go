@@ -91,11 +91,11 @@ func (p *placed) judge(in *Input) {
 		slices.ContainsFunc(p.c.Ceilings, func(l Ceiling) bool { return l.Breached }),
 		p.c.Option.Validate() != nil:
 		p.status = Out
-	case pinned:
+	case pinned, p.inDefault: // also against the catalogue's wish to keep it back
 		p.status = In
 	case p.c.Withheld:
 		p.status = Withheld
-	case p.inDefault, p.seeds >= quorum:
+	case p.seeds >= quorum:
 		p.status = In
 	default:
 		p.status = Out

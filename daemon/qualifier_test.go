@@ -1,0 +1,45 @@
+package daemon_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/edge"
+)
+
+// A request that says its stage, consumer or instance walks the most specific
+// chain that the hub prepared, else the scope's own; a withdrawn one is forgotten
+// with the next visit.
+func TestStageConsumerAndInstanceSelectAChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := joined(t, "home/m")
+		prepare := func(q chain.Qualifier, option string) {
+			h := b.hub.policy.For(chain.DefaultScope.With(q), chain.LLMChat)
+			body := h.Body(t, option)
+			if _, err := b.memory.Accept(h.Trust, h.Slot, h.Head(t, body, time.Now()), body, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		prepare(chain.Qualifier{Stage: "extract"}, "stage/m")
+		prepare(chain.Qualifier{Consumer: "billing"}, "consumer/m")
+		prepare(chain.Qualifier{Stage: "extract", Consumer: "billing"}, "both/m")
+		answers := func(w edge.Work, want string) {
+			t.Helper()
+			if text, _, err := b.ask(w); text != "answer of "+want {
+				t.Errorf("%+v: %q %v, want %s", w, text, err, want)
+			}
+		}
+		answers(edge.Work{}, "home/m")
+		answers(edge.Work{Stage: "extract"}, "stage/m")
+		answers(edge.Work{Stage: "extract", Consumer: "billing", Instance: "eu-1"}, "both/m")
+		answers(edge.Work{Stage: "nobody-knows", Consumer: "billing"}, "consumer/m")
+		answers(edge.Work{Stage: "extract", Instance: "a;b=c"}, "stage/m")
+		answers(edge.Work{Stage: "nobody-knows"}, "home/m")
+
+		b.hub.events.Invalidated(chain.Slot{Scope: chain.DefaultScope, Primitive: chain.Overrides}) // the hub offers none of them
+		synctest.Wait()
+		answers(edge.Work{Stage: "extract", Consumer: "billing"}, "home/m")
+	})
+}
