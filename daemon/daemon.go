@@ -101,21 +101,26 @@ type Daemon struct {
 	visited   chan struct{} // closed after the first whole visit
 	visitOnce sync.Once     // closes visited
 
+	gathering  sync.Mutex // one peer is asked for chains at a time
 	joining    sync.Mutex // one Join at a time
 	keeping    sync.Mutex // one change of joined at a time, its write included; taken before mu
 	mu         sync.Mutex // of all below
 	random     *rand.Rand
+	closing    bool
 	joined     Joined
+	self       member.Membership // of joined, verified; zero without one
 	isJoined   bool
 	node       Node
 	wanted     map[chain.Slot]bool
 	extensions map[chain.Slot]extension
+	gathered   map[chain.PeerID]time.Time // when a peer was last asked for chains
 	visit      visitState
 }
 
 // counts are what `status` shows of the edge's work.
 type counts struct {
 	total, failed, protests, extended, attempts atomic.Uint64
+	unproven                                    atomic.Uint64 // answers of peers whose statement did not hold
 	inFlight                                    atomic.Int64
 }
 
@@ -136,7 +141,11 @@ func New(cfg Config) (*Daemon, error) {
 		peers:    bind.New(cfg.Key.PeerID(), rand.New(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64()))),
 		kicked:   make(chan struct{}, 1),
 		random:   cfg.Random, joined: joined, isJoined: ok, node: alone{}, ready: make(chan struct{}), visited: make(chan struct{}),
-		wanted: map[chain.Slot]bool{}, extensions: map[chain.Slot]extension{},
+		wanted: map[chain.Slot]bool{}, extensions: map[chain.Slot]extension{}, gathered: map[chain.PeerID]time.Time{},
+	}
+	if ok {
+		d.readOwn(&d.joined)
+		d.revokedPeers(&d.joined)
 	}
 	for _, l := range cfg.Locals {
 		if err := l.Option.Validate(); err != nil {
@@ -188,6 +197,9 @@ func (d *Daemon) Start(ctx context.Context) error {
 // Close ends the visits and the spoke. Calls of Do that are under way end with
 // their own contexts, not with it.
 func (d *Daemon) Close() error {
+	d.mu.Lock()
+	d.closing = true // nothing new begins, so that Wait waits for all
+	d.mu.Unlock()
 	if d.cancel != nil {
 		d.cancel()
 	}
@@ -206,7 +218,8 @@ func (d *Daemon) use(node Node) Node {
 
 // connect makes the node for j and takes it into use.
 func (d *Daemon) connect(j Joined) error {
-	node, err := d.cfg.Connect(d.run, j, Events{Invalidated: d.invalidated, Revoked: d.hearRevocations, Refused: d.refusedByHub, HubUp: d.hubUp, Moved: d.standing.AddressChanged})
+	node, err := d.cfg.Connect(d.run, j, Events{Invalidated: d.invalidated, Revoked: d.hearRevocations, Refused: d.refusedByHub, HubUp: d.hubUp, Moved: d.standing.AddressChanged,
+		Contact: d.met, Parted: d.parted, Announced: d.announced, Chains: cached{d}})
 	if err != nil {
 		return fmt.Errorf("start the mesh: %w", err)
 	}
@@ -216,6 +229,7 @@ func (d *Daemon) connect(j Joined) error {
 		}
 	}
 	d.gossip(node, j)
+	introduce(node, j)
 	_ = d.use(node) // the device's first, or the one before was closed
 	return nil
 }
@@ -255,6 +269,7 @@ func (d *Daemon) Join(ctx context.Context, text string) error {
 	if err := d.use(alone{}).Close(); err != nil {
 		d.cfg.Log.Warn("closing the mesh to join anew", "error", err)
 	}
+	d.peers.PartedAll(time.Now())
 	err = d.connect(joined)
 	if err == nil {
 		err = d.enrol(ctx, &joined, invitation)
@@ -298,8 +313,10 @@ func (d *Daemon) enrol(ctx context.Context, joined *Joined, invitation member.In
 	}
 	d.mu.Lock()
 	d.joined, d.isJoined = *joined, true
+	d.readOwn(joined)
 	d.mu.Unlock()
 	d.gossip(node, *joined)
+	introduce(node, *joined)
 	return nil
 }
 

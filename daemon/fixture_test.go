@@ -58,6 +58,8 @@ type hub struct {
 	peer      chain.PeerID
 	topics    []wire.TopicKey
 	announced []wire.Announce
+	granted   []member.Pattern
+	*others
 }
 
 var errAway = errors.New("no route to the hub")
@@ -138,7 +140,7 @@ func (h *hub) Hello(_ context.Context, q wire.Hello) (wire.Welcome, error) {
 
 func (h *hub) membership(peer chain.PeerID) []byte {
 	envelope, err := member.Issue(h.policy.Key, member.Membership{Mesh: h.policy.Trust.Mesh, DeviceID: "d", Peer: peer, Name: "a",
-		Scopes: []chain.ScopeID{chain.DefaultScope}, Issued: chain.InstantOf(time.Now()), Serial: 1})
+		Scopes: []chain.ScopeID{chain.DefaultScope}, Granted: h.granted, Issued: chain.InstantOf(time.Now()), Serial: 1})
 	if err != nil {
 		h.t.Error(err)
 	}
@@ -404,7 +406,7 @@ func restarted(t *testing.T, b *bench) *bench {
 }
 
 func assemble(t *testing.T, behind adapter.Adapter, keep func(*daemon.Config)) *bench {
-	b := &bench{t: t, ring: &ring{}, hub: &hub{t: t, policy: chaintest.NewHub(), peer: chaintest.PeerID(device)}}
+	b := &bench{t: t, ring: &ring{}, hub: &hub{t: t, policy: chaintest.NewHub(), peer: chaintest.PeerID(device), others: newOthers()}}
 	cfg := daemon.Config{
 		Key: chaintest.Key(device), DeviceID: "d", Name: "a", Version: "test", Keys: b.ring,
 		Adapters: map[string]adapter.Adapter{"openai": behind},

@@ -7,6 +7,8 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh"
+	"github.com/chordwheel/chordwheel/mesh/exchange"
+	"github.com/chordwheel/chordwheel/mesh/exec"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -21,10 +23,23 @@ type Hub interface {
 	HubReachable() bool // a connection stands
 }
 
-// Node is the device's place in the mesh: its spoke, and the gossip of its
-// scopes. A [mesh.Device] is one.
+// Peers is the way to the other devices. Who they are is learned from Events;
+// their answers are not verified.
+type Peers interface {
+	// Exec has a peer run one request; see [mesh.Device.Exec] for what its
+	// errors mean.
+	Exec(ctx context.Context, to chain.PeerID, open wire.ExecOpen, payload []byte, emit exec.Emit) (wire.ExecTrailer, error)
+	Introduce(peers ...wire.PeerAddress) // where peers may be: a hint
+	Ping(ctx context.Context, p chain.PeerID) (mesh.Pong, error)
+	Heads(ctx context.Context, from chain.PeerID, scope chain.ScopeID) ([]wire.Held, error)
+	FetchFrom(ctx context.Context, from chain.PeerID, f wire.Fetch) (wire.FetchReply, error)
+}
+
+// Node is the device's place in the mesh: its spoke, its peers, and the gossip of
+// its scopes. A [mesh.Device] is one.
 type Node interface {
 	Hub
+	Peers
 	Join(keys ...wire.TopicKey) error // takes part in the gossip of these scopes, and of no others
 	SetRevocations(list []byte) error
 	Announce(a wire.Announce)
@@ -33,14 +48,19 @@ type Node interface {
 	Close() error
 }
 
-// Events are what the mesh tells the daemon, from goroutines of its own. The
-// functions return at once.
+// Events are what the mesh tells the daemon, and asks of it, from goroutines of
+// its own. The functions return at once.
 type Events struct {
 	Invalidated func(slot chain.Slot) // the hub has a newer chain, or so it is said
 	Revoked     func(list []byte)     // a signed revocation list arrived
 	Refused     func(err error)       // the hub, reached unasked, said no
 	HubUp       func(up bool)         // the connection to the hub came or went
 	Moved       func()                // an address of this machine changed
+
+	Contact   func(c mesh.Contact)  // direct contact with a peer, also a refreshed one
+	Parted    func(p chain.PeerID)  // its last connection is gone
+	Announced func(p mesh.Presence) // a member of a scope announced itself by gossip
+	Chains    exchange.Chains       // what members of the device's scopes are given
 }
 
 // ErrNotJoined is what a device without a hub answers to everything that
@@ -65,13 +85,26 @@ func (alone) Protest(context.Context, wire.Protest) (wire.ProtestReply, error) {
 func (alone) Lease(context.Context, wire.Lease) (wire.LeaseReply, error) {
 	return wire.LeaseReply{}, ErrNotJoined
 }
-func (alone) HubReachable() bool          { return false }
-func (alone) Join(...wire.TopicKey) error { return nil }
-func (alone) SetRevocations([]byte) error { return nil }
-func (alone) Announce(wire.Announce)      {}
-func (alone) Addrs() []string             { return nil }
-func (alone) Stats() mesh.Stats           { return mesh.Stats{} }
-func (alone) Close() error                { return nil }
+func (alone) Exec(context.Context, chain.PeerID, wire.ExecOpen, []byte, exec.Emit) (wire.ExecTrailer, error) {
+	return wire.ExecTrailer{}, mesh.ErrNotConnected
+}
+func (alone) Ping(context.Context, chain.PeerID) (mesh.Pong, error) {
+	return mesh.Pong{}, mesh.ErrNotConnected
+}
+func (alone) Heads(context.Context, chain.PeerID, chain.ScopeID) ([]wire.Held, error) {
+	return nil, mesh.ErrNotConnected
+}
+func (alone) FetchFrom(context.Context, chain.PeerID, wire.Fetch) (wire.FetchReply, error) {
+	return wire.FetchReply{}, mesh.ErrNotConnected
+}
+func (alone) Introduce(...wire.PeerAddress) {}
+func (alone) HubReachable() bool            { return false }
+func (alone) Join(...wire.TopicKey) error   { return nil }
+func (alone) SetRevocations([]byte) error   { return nil }
+func (alone) Announce(wire.Announce)        {}
+func (alone) Addrs() []string               { return nil }
+func (alone) Stats() mesh.Stats             { return mesh.Stats{} }
+func (alone) Close() error                  { return nil }
 
 // Patience with the hub.
 const (

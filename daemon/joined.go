@@ -18,15 +18,16 @@ const joinedFile = "joined.cbor"
 // and the proof that it is a member. It is kept in a small checked file, apart
 // from the database, so that losing the database never means joining again.
 type Joined struct {
-	Trust         chain.Trust     `cbor:"trust"`
-	Addresses     []string        `cbor:"addresses"`
-	Membership    []byte          `cbor:"membership"`
-	Topics        []wire.TopicKey `cbor:"topics,omitempty"`
-	Scopes        []chain.ScopeID `cbor:"scopes"`
-	Expires       chain.Instant   `cbor:"expires"`
-	Revocations   []byte          `cbor:"revocations,omitempty"` // the newest signed list
-	RevocationSeq uint64          `cbor:"revocation_seq,omitempty"`
-	Revoked       bool            `cbor:"revoked,omitempty"` // the membership was ended, by that list or by the hub's own refusal
+	Trust         chain.Trust        `cbor:"trust"`
+	Addresses     []string           `cbor:"addresses"`
+	Membership    []byte             `cbor:"membership"`
+	Topics        []wire.TopicKey    `cbor:"topics,omitempty"`
+	Scopes        []chain.ScopeID    `cbor:"scopes"`
+	Expires       chain.Instant      `cbor:"expires"`
+	Revocations   []byte             `cbor:"revocations,omitempty"` // the newest signed list
+	RevocationSeq uint64             `cbor:"revocation_seq,omitempty"`
+	Peers         []wire.PeerAddress `cbor:"peers,omitempty"`   // where the hub said that others are
+	Revoked       bool               `cbor:"revoked,omitempty"` // the membership was ended, by that list or by the hub's own refusal
 }
 
 // ended reports whether the kept list ends the kept membership.

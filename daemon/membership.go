@@ -31,7 +31,9 @@ func (d *Daemon) amend(change func(*Joined) error) (changed bool, err error) {
 	}
 	d.mu.Lock()
 	d.joined = joined
+	d.readOwn(&joined)
 	d.mu.Unlock()
+	d.revokedPeers(&joined)
 	if err := joined.Save(d.cfg.State); err != nil {
 		d.cfg.Log.Warn("what the hub gave is in force but could not be kept", "error", err)
 	}
@@ -52,6 +54,7 @@ func (d *Daemon) admit(j *Joined, w wire.Welcome) error {
 	if len(w.Topics) > 0 {
 		j.Topics = w.Topics
 	}
+	keepPeers(j, w.Peers)
 	if len(w.Revocations) > 0 {
 		d.admitRevocations(j, w.Revocations)
 	}
@@ -138,5 +141,8 @@ func sameJoined(a, b Joined) bool {
 	topics := slices.EqualFunc(a.Topics, b.Topics, func(x, y wire.TopicKey) bool {
 		return x.Scope == y.Scope && x.Until == y.Until && bytes.Equal(x.Key, y.Key)
 	})
-	return topics && a.Revoked == b.Revoked && bytes.Equal(a.Membership, b.Membership) && bytes.Equal(a.Revocations, b.Revocations)
+	peers := slices.EqualFunc(a.Peers, b.Peers, func(x, y wire.PeerAddress) bool {
+		return x.Peer == y.Peer && slices.Equal(x.Addresses, y.Addresses)
+	})
+	return topics && peers && a.Revoked == b.Revoked && bytes.Equal(a.Membership, b.Membership) && bytes.Equal(a.Revocations, b.Revocations)
 }

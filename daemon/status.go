@@ -23,7 +23,7 @@ func (d *Daemon) Status() control.Status {
 		Addresses: node.Addrs(), Capabilities: d.capabilities(), Resting: d.resting(now),
 		Hub: control.HubStatus{Joined: isJoined, Reachable: node.HubReachable(), LastError: visit.failure, ReportsWaiting: d.reports.Waiting()},
 		Requests: control.Requests{Total: d.counts.total.Load(), Failed: d.counts.failed.Load(), Protests: d.counts.protests.Load(),
-			Extended: d.counts.extended.Load(), InFlight: d.counts.inFlight.Load(), Attempts: d.counts.attempts.Load(), Dropped: d.reports.Dropped()},
+			Extended: d.counts.extended.Load(), InFlight: d.counts.inFlight.Load(), Attempts: d.counts.attempts.Load(), Dropped: d.reports.Dropped(), Unproven: d.counts.unproven.Load()},
 	}
 	if isJoined {
 		expires := joined.Expires.Time()

@@ -320,6 +320,7 @@ func (d *Daemon) greet(ctx context.Context, node Node) (wire.Welcome, error) {
 	if changed {
 		d.gossip(node, joined)
 	}
+	introduce(node, joined)
 	return welcome, nil
 }
 
@@ -377,6 +378,14 @@ func (d *Daemon) fetchAll(ctx context.Context, slots []chain.Slot) error {
 func (d *Daemon) fetch(ctx context.Context, slot chain.Slot) error {
 	d.mu.Lock()
 	delete(d.wanted, slot)
+	d.mu.Unlock()
+	return d.fetchWith(ctx, slot, "the hub", d.nodeNow().Fetch)
+}
+
+// fetchWith asks whoever ask goes to for the chain of slot, and puts it in force
+// if it is what it should be. A chain is believed for its signature alone.
+func (d *Daemon) fetchWith(ctx context.Context, slot chain.Slot, from string, ask func(context.Context, wire.Fetch) (wire.FetchReply, error)) error {
+	d.mu.Lock()
 	trust := d.joined.Trust
 	d.mu.Unlock()
 	question := wire.Fetch{Slot: slot}
@@ -384,9 +393,9 @@ func (d *Daemon) fetch(ctx context.Context, slot chain.Slot) error {
 	if held != nil {
 		question.Body, question.Seq = held.Head().Body, held.Head().Seq
 	}
-	reply, err := within(ctx, d.nodeNow().Fetch, question)
+	reply, err := within(ctx, ask, question)
 	if err != nil {
-		return fmt.Errorf("fetch chain %s: %w", slot, err)
+		return fmt.Errorf("fetch chain %s from %s: %w", slot, from, err)
 	}
 	body := reply.Body
 	if len(body) == 0 && held != nil {
@@ -395,14 +404,14 @@ func (d *Daemon) fetch(ctx context.Context, slot chain.Slot) error {
 	taken, err := d.cfg.Chains.Accept(trust, slot, reply.Head, body, time.Now())
 	switch {
 	case taken == nil:
-		d.cfg.Log.Error("a chain was refused; the one before it stays in force", "slot", slot.String(), "error", err)
+		d.cfg.Log.Error("a chain was refused; the one before it stays in force", "slot", slot.String(), "from", from, "error", err)
 		return err
 	case err != nil:
 		d.cfg.Log.Warn("a chain is in force but not on disk", "slot", slot.String(), "error", err)
 	}
 	d.markReady()
 	if held == nil || held.Head().Body != taken.Head().Body {
-		d.cfg.Log.Info("chain in force", "slot", slot.String(), "seq", taken.Head().Seq, "body", taken.Head().Body.String(), "options", len(taken.Options()))
+		d.cfg.Log.Info("chain in force", "slot", slot.String(), "from", from, "seq", taken.Head().Seq, "body", taken.Head().Body.String(), "options", len(taken.Options()))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/adapter"
+	"github.com/chordwheel/chordwheel/daemon/bind"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
@@ -90,15 +91,19 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 			return walk.Result{}, edge.Refuse(edge.ModelNotFound, "no model is called %q; there are %s", chain.Clip(w.Model), d.modelNames(c))
 		}
 	}
-	r := &run{daemon: d, chain: c, work: w, request: adapter.Request{ID: w.ID, Primitive: w.Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}
+	r := &run{daemon: d, chain: c, work: w, left: func() bool { return ctx.Err() != nil }, request: adapter.Request{ID: w.ID, Primitive: w.Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}
 	plan := walk.Plan{
 		Options: options, Rules: c.Rules(), Limits: d.cfg.Defaults, Stream: w.Stream, Budget: w.Budget.Within(c.Rules().Budgets),
 		Needs: walk.Needs{Payload: int64(len(w.Body))}, Hooks: r.hooks(direct),
 	}
 	if !direct {
-		plan.Extension = d.takeExtension(c)
+		plan.Extension = r.takeExtension()
 	}
 	result := walk.Run(ctx, plan, d.standing, r, deliver)
+	if result.End == walk.Answered {
+		r.answeredBy = result.Option
+		r.verify()
+	}
 	d.count(result)
 	return result, nil
 }
@@ -138,6 +143,11 @@ type run struct {
 	chain   *chain.Chain
 	work    *edge.Work
 	request adapter.Request
+	left    func() bool // the caller is gone
+
+	handover   handover
+	extensions map[chain.OptionID][]byte // the signed extension that appended an option, for peers to see
+	answeredBy chain.OptionID
 }
 
 // hooks ties the walk to this device. A request for one model is not widened by
@@ -158,6 +168,7 @@ func (r *run) hooks(direct bool) walk.Hooks {
 	if direct {
 		return h
 	}
+	h.Bind = r.bind
 	if r.work.Async {
 		h.Escalate = r.escalate
 	} else {
@@ -222,8 +233,12 @@ func (d *Daemon) runs(o *chain.Option) bool {
 	return true
 }
 
-// Run makes one attempt with the adapter that the option names.
+// Run makes one attempt: at a peer for a slot, else with the adapter that the
+// option names.
 func (r *run) Run(ctx context.Context, a walk.Attempt, emit func(walk.Chunk) error) walk.Outcome {
+	if a.Option.Kind == chain.Peer {
+		return r.runAtPeer(ctx, a, emit)
+	}
 	runs := r.daemon.cfg.Adapters[a.Option.Adapter]
 	if runs == nil {
 		return walk.Outcome{Class: chain.Absent}
@@ -243,6 +258,9 @@ func (r *run) Run(ctx context.Context, a walk.Attempt, emit func(walk.Chunk) err
 func (d *Daemon) measured(c *chain.Chain, m walk.Measurement) {
 	before := d.reports.News()
 	d.reports.Observe(c.Slot(), m, c.Rules().Sampling)
+	if m.Peer != "" && !m.Neutral {
+		d.peers.Observe(m.Peer, bind.Work{Primitive: c.Slot().Primitive, Option: m.Option}, m.Class, m.Total, m.At)
+	}
 	if !before && d.reports.News() {
 		d.kick()
 	}
@@ -254,7 +272,7 @@ func (r *run) protest(ctx context.Context, failed []chain.Failure, budget time.D
 	if err != nil {
 		return nil, err
 	}
-	return r.daemon.extends(r.chain, e), nil // one that is refused is none: the hub was reached, this is not what being offline looks like
+	return r.extended(e), nil // one that is refused is none: the hub was reached, this is not what being offline looks like
 }
 
 // askForMore brings the hub's extension as it came, without a signature if it
@@ -291,12 +309,24 @@ func (d *Daemon) extends(c *chain.Chain, e extension) []chain.Option {
 	return options
 }
 
+// extended gives the options of e, and keeps what signs them.
+func (r *run) extended(e extension) []chain.Option {
+	options := r.daemon.extends(r.chain, e)
+	for i := range options {
+		if r.extensions == nil {
+			r.extensions = map[chain.OptionID][]byte{}
+		}
+		r.extensions[options[i].ID] = e.signed
+	}
+	return options
+}
+
 // escalate protests without making the caller wait: what comes back holds for the
 // next request of the slot.
 func (r *run) escalate(failed []chain.Failure) {
 	d := r.daemon
-	d.group.Go(func() {
-		ctx, cancel := context.WithTimeout(d.run, callTimeout)
+	d.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		e, err := r.askForMore(ctx, failed, callTimeout)
 		if err != nil && !errors.Is(err, context.Canceled) {
@@ -311,17 +341,18 @@ func (r *run) escalate(failed []chain.Failure) {
 	})
 }
 
-// takeExtension gives the waiting extension of c, once. It is of no use to a
-// newer chain, nor past its own expiry.
-func (d *Daemon) takeExtension(c *chain.Chain) []chain.Option {
+// takeExtension gives the waiting extension of the run's chain, once. It is of no
+// use to a newer chain, nor past its own expiry.
+func (r *run) takeExtension() []chain.Option {
+	d, slot := r.daemon, r.chain.Slot()
 	d.mu.Lock()
-	e, ok := d.extensions[c.Slot()]
-	delete(d.extensions, c.Slot())
+	e, ok := d.extensions[slot]
+	delete(d.extensions, slot)
 	d.mu.Unlock()
 	if !ok || !time.Now().Before(e.until) {
 		return nil
 	}
-	return d.extends(c, e)
+	return r.extended(e)
 }
 
 // modelNames tells a caller what could have been asked for.

@@ -99,17 +99,9 @@ func newPeers(d *Device) (*peers, error) {
 		grants: map[peer.ID]*grant{}, contacts: map[peer.ID]*contact{}, chords: map[chain.ScopeID]*chord.Table{}}
 	p.book = reach.NewBook(reach.Config{Self: self, Loopback: p.local, Keep: d.cfg.Keep, Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))})
 	p.server = exchange.NewServer(p, d.cfg.Log)
-	parsed, err := parse(d.cfg.Peers)
+	owners, err := byPeer(d.cfg.Peers)
 	if err != nil {
 		return nil, err
-	}
-	owners := map[peer.ID][]multiaddr.Multiaddr{}
-	for _, a := range parsed {
-		at, id := peer.SplitAddr(a)
-		if at == nil || id == "" {
-			return nil, fmt.Errorf("mesh device: peer %s: want an address and a peer ID, such as /ip4/192.0.2.7/tcp/7411/p2p/12D3Koo…", chain.ClipTo(a.String(), 96))
-		}
-		owners[id] = append(owners[id], at)
 	}
 	for id, list := range owners {
 		if id != d.hub {
@@ -117,6 +109,30 @@ func newPeers(d *Device) (*peers, error) {
 		}
 	}
 	return p, nil
+}
+
+// CheckPeers says what is wrong with addresses of other devices, nil if nothing
+// is.
+func CheckPeers(addresses []string) error {
+	_, err := byPeer(addresses)
+	return err
+}
+
+// byPeer reads addresses that end in the peer ID of who is there.
+func byPeer(addresses []string) (map[peer.ID][]multiaddr.Multiaddr, error) {
+	parsed, err := parse(addresses)
+	if err != nil {
+		return nil, err
+	}
+	all := map[peer.ID][]multiaddr.Multiaddr{}
+	for _, a := range parsed {
+		at, id := peer.SplitAddr(a)
+		if at == nil || id == "" {
+			return nil, fmt.Errorf("peer address %s: want an address and a peer ID, such as /ip4/192.0.2.7/tcp/7411/p2p/12D3Koo…", chain.ClipTo(a.String(), 96))
+		}
+		all[id] = append(all[id], at)
+	}
+	return all, nil
 }
 
 // onThisMachine reports whether hub or device are reached over loopback.

@@ -40,6 +40,7 @@ type deviceConfig struct {
 	Edge       string   `yaml:"edge" env:"CHORDWHEEL_EDGE"`
 	Admin      string   `yaml:"admin" env:"CHORDWHEEL_ADMIN"`
 	Listen     []string `yaml:"listen" env:"CHORDWHEEL_LISTEN"`
+	Peers      []string `yaml:"peers" env:"CHORDWHEEL_PEERS"`
 	Hosts      []string `yaml:"hosts" env:"CHORDWHEEL_HOSTS"`
 	Origins    []string `yaml:"origins" env:"CHORDWHEEL_ORIGINS"`
 	Log        string   `yaml:"log" env:"CHORDWHEEL_LOG"`
@@ -208,6 +209,9 @@ func (c *deviceConfig) validate() error {
 	wrong = append(wrong, wrongAddress("edge", c.Edge)...)
 	wrong = append(wrong, wrongAddress("admin", c.Admin)...)
 	wrong = append(wrong, wrongListen(c.Listen)...)
+	if err := mesh.CheckPeers(c.Peers); err != nil {
+		wrong = append(wrong, "peers: "+err.Error())
+	}
 	wrong = append(wrong, wrongLevel(c.Log)...)
 	if c.KeyRing != "file" && c.KeyRing != "os" {
 		wrong = append(wrong, fmt.Sprintf("keyring %q must be file or os", c.KeyRing))

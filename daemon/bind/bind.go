@@ -74,7 +74,7 @@ type known struct {
 	state        state
 	since        time.Time // of state
 	relayed      bool
-	declines     time.Time // until when it said that it takes no work
+	declines     time.Time // until when it takes no work of any kind
 
 	load    Load
 	loadAt  time.Time
@@ -118,6 +118,9 @@ func (t *Table) Contact(c Contact, now time.Time) (returned bool) {
 	k.bootID, k.relayed = c.BootID, c.Relayed
 	if returned {
 		k.declines = time.Time{}
+		for _, r := range k.works {
+			r.declines = time.Time{}
+		}
 	}
 	if c.RTT > 0 {
 		k.rtt = c.RTT
@@ -130,13 +133,17 @@ func (t *Table) Contact(c Contact, now time.Time) (returned bool) {
 func (t *Table) Parted(p chain.PeerID, now time.Time) { t.move(p, parted, now) }
 
 // Silent says that an attempt over a standing connection came to nothing: no
-// answer, no refusal. The peer is not bound to again before it was heard.
-func (t *Table) Silent(p chain.PeerID, now time.Time) {
+// answer, no refusal. The peer is not bound to again before it was heard. It
+// reports whether that is news.
+func (t *Table) Silent(p chain.PeerID, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if k := t.peers[p]; k != nil && k.state == live {
-		k.state, k.since = silent, now
+	k := t.peers[p]
+	if k == nil || k.state != live {
+		return false
 	}
+	k.state, k.since = silent, now
+	return true
 }
 
 // Heard says that a silent peer answered after all, after rtt (0 unknown). One
@@ -156,14 +163,27 @@ func (t *Table) Heard(p chain.PeerID, rtt time.Duration, now time.Time) {
 	}
 }
 
-// Declined says that a peer takes no work until then: its owner shares nothing, or
-// it named a time to come back. That is no failure.
-func (t *Table) Declined(p chain.PeerID, until time.Time) {
+// Declined says that a peer takes none of this work until then, or none at all
+// for the zero Work: its owner shares nothing, it has nothing to run it with now,
+// or it named a time to come back. That is no failure.
+func (t *Table) Declined(p chain.PeerID, w Work, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if k := t.peers[p]; k != nil {
+	switch k := t.peers[p]; {
+	case k == nil:
+	case w == Work{}:
 		k.declines = until
+	default:
+		k.record(w).declines = until
 	}
+}
+
+// IsSilent reports whether p waits to be heard again.
+func (t *Table) IsSilent(p chain.PeerID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.peers[p]
+	return k != nil && k.state == silent
 }
 
 // Name gives what people call a peer, "" for one that is not known.

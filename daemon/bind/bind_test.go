@@ -144,11 +144,19 @@ func TestOnlyDirectContactIsProofOfLife(t *testing.T) {
 func TestAPeerThatDeclinesIsLeftAloneUntilItsTimeOrItsReturn(t *testing.T) {
 	table := newTable(1)
 	table.Contact(contact("b", nil), start)
-	table.Declined("b", start.Add(time.Minute))
+	table.Declined("b", Work{}, start.Add(time.Minute))
 	for after, want := range map[time.Duration]Reason{0: Declines, time.Minute - 1: Declines, time.Minute: Eligible} {
 		if why := table.why("b", ask, start.Add(after)); why != want {
 			t.Errorf("after %s: %q, want %q", after, why, want)
 		}
+	}
+	table.Declined("b", Work{"embed.text", "peer"}, start.Add(time.Hour))
+	if why := table.why("b", ask, start.Add(time.Minute)); why != Eligible {
+		t.Errorf("other work: %q", why)
+	}
+	table.Declined("b", work, start.Add(time.Hour))
+	if why := table.why("b", ask, start.Add(time.Minute)); why != Declines {
+		t.Errorf("this work: %q", why)
 	}
 	table.Contact(contact("b", func(c *Contact) { c.BootID = "another" }), start)
 	if why := table.why("b", ask, start); why != Eligible {

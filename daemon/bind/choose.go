@@ -157,8 +157,8 @@ func (t *Table) judge(k *known, a *Ask, now time.Time) (Reason, string) {
 	if missing := k.misses(a); missing != "" {
 		return Lacks, string(missing)
 	}
-	if now.Before(k.declines) {
-		return Declines, "it takes no work for now"
+	if r := k.works[a.work()]; now.Before(k.declines) || r != nil && now.Before(r.declines) {
+		return Declines, "it takes no such work for now"
 	}
 	return Eligible, ""
 }

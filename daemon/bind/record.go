@@ -23,6 +23,8 @@ type record struct {
 	took    estimate.Estimate // seconds to the end of an answer, without the way there and back
 	success estimate.Estimate // share
 	tried   time.Time         // the newest
+
+	declines time.Time // until when the peer takes none of it
 }
 
 var (

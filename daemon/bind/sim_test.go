@@ -203,7 +203,7 @@ func TestWhatAlwaysHolds(t *testing.T) {
 			case 6:
 				table.Introduce(Introduction{Peer: p}, now)
 			case 9:
-				table.Declined(p, now.Add(time.Minute))
+				table.Declined(p, Work{}, now.Add(time.Minute))
 			case 7:
 				took := time.Duration(rapid.Int64Range(-5, int64(time.Hour)).Draw(t, "took"))
 				table.Observe(p, work, rapid.SampledFrom(classes).Draw(t, "class"), took, now)

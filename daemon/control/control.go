@@ -122,6 +122,7 @@ type Requests struct {
 	InFlight int64  `json:"in_flight"`
 	Attempts uint64 `json:"attempts"`
 	Dropped  uint64 `json:"measurements_dropped"`
+	Unproven uint64 `json:"unproven"` // answers of peers whose signed statement did not hold
 }
 
 // Traffic is the byte meter of one protocol.

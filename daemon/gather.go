@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// gatherEvery is the least pause between two rounds of questions to one peer.
+const gatherEvery = time.Minute
+
+// gatherFrom asks a peer for newer chains while the hub is out of reach: in the
+// background, one peer at a time, each at most once a minute. A peer that
+// returned may know what it did not know before.
+func (d *Daemon) gatherFrom(p chain.PeerID, returned bool) {
+	node := d.nodeNow()
+	if node.HubReachable() {
+		return
+	}
+	now := time.Now()
+	d.mu.Lock()
+	joined := d.isJoined && !d.joined.Revoked
+	asked, ever := d.gathered[p]
+	due := !ever || returned || now.Sub(asked) >= gatherEvery
+	if joined && due {
+		if len(d.gathered) >= maxGathered {
+			clear(d.gathered) // the worst that comes of it is a question too many
+		}
+		d.gathered[p] = now
+	}
+	d.mu.Unlock()
+	if !joined || !due {
+		return
+	}
+	d.background(func(ctx context.Context) {
+		d.gathering.Lock()
+		defer d.gathering.Unlock()
+		if err := d.gather(ctx, node, p); err != nil && ctx.Err() == nil {
+			d.cfg.Log.Debug("asking a peer for chains", "peer", p, "error", err)
+		}
+	})
+}
+
+// maxGathered bounds the memory of who was asked when.
+const maxGathered = 1024
+
+// gather asks p which chains it caches for the device's scopes, and takes over
+// what is newer. A chain counts for the hub's signature, whoever brings it.
+func (d *Daemon) gather(ctx context.Context, node Node, p chain.PeerID) error {
+	d.mu.Lock()
+	scopes := d.joined.Scopes
+	d.mu.Unlock()
+	var failed []error
+	for _, scope := range scopes {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		held, err := node.Heads(call, p, scope)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("ask for the heads of %s: %w", scope, err)
+		}
+		for _, h := range held {
+			if h.Slot.Scope == scope && d.newer(h) {
+				failed = append(failed, d.fetchFrom(ctx, node, p, h.Slot))
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// newer reports whether h, which a peer claims to hold, is worth fetching: a
+// later chain, or the same one with a later term.
+func (d *Daemon) newer(h wire.Held) bool {
+	mark, held := d.cfg.Marks.All()[h.Slot], d.cfg.Chains.Get(h.Slot)
+	if held == nil {
+		return h.Mark.Seq >= mark.Seq
+	}
+	return h.Mark.Seq > mark.Seq || h.Mark.Seq == mark.Seq && h.Mark.Body == mark.Body && h.Mark.Issued > mark.Issued
+}
+
+func (d *Daemon) fetchFrom(ctx context.Context, node Node, p chain.PeerID, slot chain.Slot) error {
+	return d.fetchWith(ctx, slot, "peer "+string(p), func(ctx context.Context, f wire.Fetch) (wire.FetchReply, error) { return node.FetchFrom(ctx, p, f) })
+}
+
+// cached is what the device gives to members of its scopes: what it accepted
+// itself and what has not expired.
+type cached struct{ *Daemon }
+
+// Heads implements [exchange.Chains].
+func (c cached) Heads(scope chain.ScopeID) []wire.Held {
+	var held []wire.Held
+	now := time.Now()
+	for _, ch := range c.cfg.Chains.All() {
+		if ch.Slot().Scope == scope && !ch.Expired(now) {
+			held = append(held, wire.Held{Slot: ch.Slot(), Mark: ch.Mark()})
+		}
+	}
+	return held[:min(len(held), wire.MaxOffers)]
+}
+
+// Chain implements [exchange.Chains].
+func (c cached) Chain(slot chain.Slot) (head, body []byte) {
+	ch := c.cfg.Chains.Get(slot)
+	if ch == nil || ch.Expired(time.Now()) {
+		return nil, nil
+	}
+	return ch.Bytes()
+}
+
+// Body implements [exchange.Chains].
+func (c cached) Body(scope chain.ScopeID, cid chain.CID) []byte {
+	all := c.cfg.Chains.All()
+	i := slices.IndexFunc(all, func(ch *chain.Chain) bool { return ch.Slot().Scope == scope && ch.Head().Body == cid })
+	if i < 0 || all[i].Expired(time.Now()) {
+		return nil
+	}
+	_, body := all[i].Bytes()
+	return body
+}

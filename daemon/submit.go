@@ -1,0 +1,226 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon/bind"
+	"github.com/chordwheel/chordwheel/daemon/receipt"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// requestLife is how long a signed request may be begun: the difference of two
+// clocks, and the way.
+const requestLife = 2 * time.Minute
+
+// handover is what all attempts of one request at peers have in common. It is
+// made when the first peer is found.
+type handover struct {
+	made        bool
+	requestHash string // "" if the request cannot be handed on
+	payloadHash [sha256.Size]byte
+	transaction string
+	statement   *statement // of the attempt that answered, until it is verified
+}
+
+// statement is what an executor said of its answer, and what reached us.
+type statement struct {
+	peer      chain.PeerID
+	says      receipt.Statement // with the hash of what reached us
+	claimed   string            // the hash that the executor names
+	signature string
+}
+
+// bind fills the slot o. A request that has no canonical hash, or is larger than
+// any peer takes, stays here; so does all work of a device without `submit`.
+func (r *run) bind(o *chain.Option, except func(chain.PeerID) bool) (chain.PeerID, bool) {
+	d := r.daemon
+	if m, _, ok := d.own(); !ok || !m.Allows(chain.Submit) || len(r.work.Body) > wire.MaxExecPayload {
+		return "", false
+	}
+	p, ok := d.peers.Bind(bind.Ask{Scope: r.chain.Slot().Scope, Primitive: r.chain.Slot().Primitive, Slot: o}, except, time.Now())
+	return p, ok && r.prepare()
+}
+
+// prepare makes what all attempts at peers share, and reports whether the
+// request can be handed on.
+func (r *run) prepare() bool {
+	h := &r.handover
+	if !h.made {
+		h.made, h.transaction = true, rand.Text()
+		h.payloadHash = sha256.Sum256(r.work.Body)
+		var err error
+		if h.requestHash, err = receipt.RequestHash(r.work.Body); err != nil {
+			r.daemon.cfg.Log.Info("a request without a canonical form is not handed on to peers", "request_id", r.work.ID, "error", err)
+		}
+	}
+	return h.requestHash != ""
+}
+
+// open makes the signed request of one attempt, with every envelope that proves
+// it. What the peer has already is left out below.
+func (r *run) open(a *walk.Attempt, now time.Time) (wire.ExecOpen, wire.ExecRequest, error) {
+	d := r.daemon
+	_, envelope, ok := d.own()
+	if !ok {
+		return wire.ExecOpen{}, wire.ExecRequest{}, errors.New("this device's membership is not in force")
+	}
+	c, extension := r.source(a.Option.ID)
+	open := wire.ExecOpen{Membership: envelope, Extension: extension}
+	open.Head, open.Body = c.Bytes()
+	request := wire.ExecRequest{
+		Executor: a.Peer, Membership: wire.EnvelopeHash(open.Membership), Head: wire.EnvelopeHash(open.Head), Body: c.Head().Body,
+		Option: a.Option.ID, Scope: c.Slot().Scope, Primitive: c.Slot().Primitive,
+		PayloadBytes: int64(len(r.work.Body)), PayloadHash: r.handover.payloadHash[:],
+		TransactionID: r.handover.transaction, Nonce: rand.Text(), RequestHash: r.handover.requestHash,
+		Seeker: d.cfg.Key.PeerID().DID(), Agent: a.Peer.DID(),
+		RequestID: r.work.ID, Model: r.work.Model, Stream: r.work.Stream, Usage: r.work.Usage,
+		Attempts: a.Lent, Budget: max(1, chain.MillisOf(lentTime(a, r.work.Stream))), Hop: 1, Expires: chain.InstantOf(now.Add(requestLife)),
+	}
+	if extension != nil {
+		request.Extension = wire.EnvelopeHash(extension)
+	}
+	var err error
+	if open.Request, err = wire.SealExecRequest(d.cfg.Key, request); err != nil {
+		return open, request, fmt.Errorf("sign the request to a peer: %w", err)
+	}
+	return open, request, nil
+}
+
+// source gives the chain that has the slot id now, or the one that this request
+// began with and the extension that appended it.
+func (r *run) source(id chain.OptionID) (c *chain.Chain, extension []byte) {
+	has := func(c *chain.Chain) bool {
+		return slices.ContainsFunc(c.Options(), func(o chain.Option) bool { return o.ID == id })
+	}
+	if c := r.daemon.cfg.Chains.Get(r.chain.Slot()); c != nil && has(c) {
+		return c, nil
+	}
+	if has(r.chain) {
+		return r.chain, nil
+	}
+	return r.chain, r.extensions[id]
+}
+
+// lentTime is how long the peer may take to find an answer: what the walk gives
+// the attempt, less a little, so that its account comes before the walk gives up.
+func lentTime(a *walk.Attempt, stream bool) time.Duration {
+	most := min(a.Budget, a.Limits.Total.Duration())
+	if stream {
+		most = min(most, a.Limits.FirstOutput.Duration())
+	}
+	return most - min(most/20, time.Second/2)
+}
+
+// runAtPeer makes one attempt at the peer that the slot is bound to.
+func (r *run) runAtPeer(ctx context.Context, a walk.Attempt, emit func(walk.Chunk) error) walk.Outcome {
+	d := r.daemon
+	open, request, err := r.open(&a, time.Now())
+	if err != nil {
+		d.cfg.Log.Warn("a request was not handed on", "request_id", r.work.ID, "peer", a.Peer, "error", err)
+		return walk.Outcome{Class: chain.Internal, Used: 1}
+	}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	defer d.peers.Begin(a.Peer)()
+	var last atomic.Int64 // when something came
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		d.watch(ctx, a.Peer, &last, giveUp)
+	}()
+	answer := receipt.NewResponse(request.Primitive, request.Stream)
+	trailer, err := d.nodeNow().Exec(ctx, a.Peer, open, r.work.Body, func(data []byte, meaningful, more bool) error {
+		last.Store(time.Now().UnixNano())
+		if err := emit(walk.Chunk{Data: data, Meaningful: meaningful, More: more}); err != nil {
+			return err
+		}
+		if len(data) > 0 { // after the caller has it
+			answer.Add(data)
+		}
+		return nil
+	})
+	silent := errors.Is(context.Cause(ctx), errSilent)
+	over := ctx.Err() != nil
+	giveUp(nil)
+	<-watched
+	if err == nil {
+		d.peers.Heard(a.Peer, 0, time.Now())
+		if trailer.Class == chain.OK {
+			r.handover.statement = &statement{peer: a.Peer, claimed: trailer.ResponseHash, signature: string(trailer.Signature), says: receipt.Statement{
+				TransactionID: request.TransactionID, Nonce: request.Nonce, SeekerDID: request.Seeker, AgentDID: request.Agent,
+				RequestHash: request.RequestHash, ResponseHash: answer.Hash(), TokenID: request.TokenID}}
+		}
+		return r.told(&a, &trailer)
+	}
+	var no *wire.ExecRefusal
+	switch {
+	case silent:
+		d.doubt(a.Peer)
+		return walk.Outcome{Class: chain.Unreachable} // it has spent what it was lent
+	case over:
+		if !r.left() { // the walk gave it up
+			d.doubt(a.Peer)
+		}
+		return walk.Outcome{Class: chain.Canceled}
+	case errors.As(err, &no):
+		d.peers.Heard(a.Peer, 0, time.Now())
+		return r.refused(&a, no)
+	}
+	return r.lost(&a, err)
+}
+
+// errSilent ends an attempt whose peer answers nothing any more.
+var errSilent = errors.New("the peer is silent, and answers no ping")
+
+// silence is how long nothing comes from a peer before it is pinged. An executor
+// that thinks for long answers; one that is dead is noticed long before the
+// limits of the option.
+const silence = 5 * time.Second
+
+// watch pings the peer of an attempt while nothing comes from it, and gives the
+// attempt up when two pings in a row fail.
+func (d *Daemon) watch(ctx context.Context, p chain.PeerID, last *atomic.Int64, giveUp context.CancelCauseFunc) {
+	for wait(ctx, silence) {
+		if time.Since(time.Unix(0, last.Load())) < silence {
+			continue
+		}
+		_, err := d.ping(ctx, p)
+		if err != nil { // one may be lost
+			_, err = d.ping(ctx, p)
+		}
+		if err != nil {
+			giveUp(errSilent) // nothing, if ctx ended first
+			return
+		}
+	}
+}
+
+// verify checks what the executor of the answer signed, once the answer is out.
+// The caller has it either way: what does not hold is an alarm, and counts
+// against the peer.
+func (r *run) verify() {
+	s := r.handover.statement
+	if s == nil {
+		return
+	}
+	err := s.says.Verify(s.peer, s.signature)
+	if err == nil && s.claimed != s.says.ResponseHash {
+		err = errors.New("it names another answer than the one that came")
+	}
+	if err == nil {
+		return
+	}
+	d := r.daemon
+	d.counts.unproven.Add(1)
+	d.cfg.Log.Error("alarm: a peer's statement about its answer does not hold", "request_id", r.work.ID, "peer", s.peer, "name", d.peers.Name(s.peer), "error", err)
+	d.peers.Observe(s.peer, bind.Work{Primitive: r.chain.Slot().Primitive, Option: r.answeredBy}, chain.BadAnswer, 0, time.Now())
+}
