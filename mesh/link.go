@@ -82,9 +82,13 @@ func (d *Device) Hello(ctx context.Context, h wire.Hello) (wire.Welcome, error) 
 	return w, nil
 }
 
-// Report sends one report. It opens a session where there is none. A report
-// may arrive twice when a session broke: (BootID, Seq) names it.
+// Report sends one report, with the device's contacts as they are now unless r
+// has some. It opens a session where there is none. A report may arrive twice when
+// a session broke: (BootID, Seq) names it.
 func (d *Device) Report(ctx context.Context, r wire.Report) (wire.ReportReply, error) {
+	if r.Chords == nil {
+		r.Chords = d.Adjacent()
+	}
 	return call(ctx, d, func(c *spoke.Client) (wire.ReportReply, error) { return c.Report(ctx, r) })
 }
 

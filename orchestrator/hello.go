@@ -23,6 +23,13 @@ const smallMesh = 1500
 // tenth of a millisecond, and a device that shows false ones pays nothing.
 const maxHeads = 64
 
+// How many peers a welcome introduces. A hundred and fifty bytes each are
+// nothing where connections stand, and a visit's worth in a large mesh.
+const (
+	maxIntroduced = 48
+	fewIntroduced = 8
+)
+
 // Hello admits a device: with an invitation for the first time, with its
 // membership later. Refusals are *spoke.Refusal.
 func (h *Hub) Hello(ctx context.Context, from chain.PeerID, q wire.Hello) (wire.Welcome, error) {
@@ -53,7 +60,7 @@ func (h *Hub) hello(from chain.PeerID, q *wire.Hello) (wire.Welcome, error) {
 		}
 	}
 	changed := h.describe(d, q.Capabilities, q.Locals) || h.fleet.Device(from) == nil
-	d.Version, d.Metered, d.Seen = q.Version, q.Metered, chain.InstantOf(now)
+	d.Version, d.Metered, d.Addresses, d.Seen = q.Version, q.Metered, q.Addresses, chain.InstantOf(now)
 	if err := h.keepDevice(d); err != nil {
 		return wire.Welcome{}, err
 	}
@@ -70,6 +77,14 @@ func (h *Hub) hello(from chain.PeerID, q *wire.Hello) (wire.Welcome, error) {
 	w.Revocations, w.Now, w.Scopes, w.MeshName, w.Authority = h.revokedBytes, chain.InstantOf(now), d.Scopes, h.cfg.Name, h.cfg.Authority
 	w.Stay = !d.Metered && h.fleet.Count() <= smallMesh
 	w.Chains = h.available(d.Scopes)
+	if h.fleet.Twice(from, q.BootID) {
+		h.alarm(now, "two programs run with the identity of one device: its data directory was copied, stop one and join it anew", d, "")
+	}
+	introductions := maxIntroduced
+	if h.fleet.Count() > smallMesh {
+		introductions = fewIntroduced
+	}
+	w.Peers = h.fleet.Introductions(d, introductions, chain.InstantOf(now))
 	return w, nil
 }
 

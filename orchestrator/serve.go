@@ -98,6 +98,9 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 			h.afterQuota(change, now)
 		}
 	}
+	if r.Chords != nil {
+		h.fleet.Adjacent(&d, "", r.Chords, now)
+	}
 	touched, turned := h.observe(&d, r, now)
 	for i := range r.Protests {
 		slot := r.Protests[i].Slot

@@ -26,6 +26,8 @@ type node struct {
 	heard uint64 // highest sequence of an invalidation
 	lists int
 	mark  chain.Mark
+
+	membership []byte
 }
 
 func (n *node) told() (seq uint64, lists int) {
@@ -205,6 +207,7 @@ func join(t *testing.T, net *sim.Net, i int, text string, log *slog.Logger) *nod
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.membership = w.Membership
 	if err := n.Join(w.Topics...); err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ type Status struct {
 	Catalogue   CatalogueView     `json:"catalogue"`
 	Devices     []DeviceView      `json:"devices"`
 	Conflicts   []ConflictView    `json:"conflicts"`
+	Chords      []ChordView       `json:"chords"` // between devices; both ends claim them
 	Chains      []ChainSummary    `json:"chains"`
 	Bodies      int               `json:"bodies"`      // shared by the chains
 	Invitations int               `json:"invitations"` // open
@@ -63,6 +64,17 @@ type DeviceView struct {
 	Expires      time.Time          `json:"membership_expires"`
 	Version      string             `json:"version"`
 	Metered      bool               `json:"metered"`
+	Addresses    []string           `json:"addresses"` // where other devices may dial it
+}
+
+// ChordView is one contact between two devices, as both tell it.
+type ChordView struct {
+	A     chain.PeerID `json:"a"`
+	B     chain.PeerID `json:"b"`
+	NameA string       `json:"name_a"`
+	NameB string       `json:"name_b"`
+	RTT   float64      `json:"rtt_ms"` // 0: not measured
+	At    time.Time    `json:"at"`     // when the one that was silent longer last said so
 }
 
 // ConflictView is a device ID under a second peer ID, waiting for the owner.
@@ -133,6 +145,10 @@ type Explanation struct {
 // interval and its full jitter.
 const onlineFor = 2 * 15 * time.Minute
 
+// maxChordViews bounds the chords of a status: those of sixty-four devices that
+// all know each other.
+const maxChordViews = 2048
+
 // maxAlarms bounds what is remembered of alarms: the newest.
 const maxAlarms = 100
 
@@ -179,7 +195,7 @@ func (h *Hub) status(addrs []string) Status {
 		Kind: "hub", Version: h.cfg.Version, Name: h.cfg.Name, Mesh: h.cfg.Mesh, PeerID: h.PeerID(), Addresses: addrs, Started: h.started.UTC(),
 		Catalogue: CatalogueView{Loaded: h.reloaded.UTC(), Refused: h.unread, Providers: len(h.catalogue.Providers), Primitives: len(h.catalogue.Primitives),
 			Workspaces: len(h.catalogue.Workspaces)},
-		Devices: []DeviceView{}, Conflicts: []ConflictView{}, Chains: h.summaries(), Bodies: bodies, Invitations: len(h.invitations),
+		Devices: []DeviceView{}, Conflicts: []ConflictView{}, Chords: []ChordView{}, Chains: h.summaries(), Bodies: bodies, Invitations: len(h.invitations),
 		Learned: learned, Refused: map[string]uint64{}, Alarms: append([]Alarm{}, h.alarms...),
 		Ceilings: h.quotaStates(time.Now()),
 	}
@@ -189,6 +205,13 @@ func (h *Hub) status(addrs []string) Status {
 	now := time.Now()
 	for _, d := range h.fleet.Devices() {
 		s.Devices = append(s.Devices, viewOf(d, now))
+	}
+	for _, k := range h.fleet.Chords(now) {
+		a, b := h.fleet.Device(k.A), h.fleet.Device(k.B)
+		if a == nil || b == nil || len(s.Chords) == maxChordViews {
+			continue
+		}
+		s.Chords = append(s.Chords, ChordView{A: k.A, B: k.B, NameA: a.Name, NameB: b.Name, RTT: float64(k.RTT.Microseconds()) / 1000, At: k.At.UTC()})
 	}
 	for _, c := range h.fleet.Conflicts() {
 		s.Conflicts = append(s.Conflicts, ConflictView{c.ID, c.Peer, c.Holder, c.Name, c.At.Time()})
@@ -201,7 +224,7 @@ func (h *Hub) status(addrs []string) Status {
 
 func viewOf(d *fleet.Device, now time.Time) DeviceView {
 	v := DeviceView{PeerID: d.Peer, DeviceID: d.ID, Name: d.Name, Scopes: d.Scopes, Granted: d.Granted, Capabilities: []chain.Capability{},
-		Locals: []chain.OptionID{}, Seen: d.Seen.Time(), Enrolled: d.Enrolled.Time(), Expires: d.Expires.Time(), Version: d.Version, Metered: d.Metered}
+		Locals: []chain.OptionID{}, Seen: d.Seen.Time(), Enrolled: d.Enrolled.Time(), Expires: d.Expires.Time(), Version: d.Version, Metered: d.Metered, Addresses: append([]string{}, d.Addresses...)}
 	for _, c := range d.Declared {
 		if d.Allows(c) {
 			v.Capabilities = append(v.Capabilities, c)

@@ -18,7 +18,7 @@ import (
 const (
 	MaxAge     = 45 * time.Minute // claims repeat each quarter of an hour: two may be lost
 	maxAuthors = 2048
-	maxClaims  = 256 // of one author, the rest of its list is not heard
+	maxClaims  = 128 // of one author, the rest of its list is not heard
 )
 
 // Chord is an adjacency that both ends claim. A sorts before B.
@@ -50,7 +50,6 @@ func (t *Table) Claim(by chain.PeerID, list []wire.Chord, now time.Time) {
 	if t.authors == nil {
 		t.authors = map[chain.PeerID]claims{}
 	}
-	t.age(now)
 	if len(t.authors) >= maxAuthors {
 		t.forgetOldest()
 	}
@@ -61,6 +60,15 @@ func (t *Table) Claim(by chain.PeerID, list []wire.Chord, now time.Time) {
 		}
 	}
 	t.authors[by] = c
+}
+
+// Claims gives what by claims now, in no order.
+func (t *Table) Claims(by chain.PeerID) []wire.Chord {
+	var list []wire.Chord
+	for peer, rtt := range t.authors[by].peers {
+		list = append(list, wire.Chord{Peer: peer, RTT: rtt.Microseconds()})
+	}
+	return list
 }
 
 // Forget drops what a peer claimed: it was revoked, say.

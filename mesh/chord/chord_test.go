@@ -79,7 +79,7 @@ func TestBounds(t *testing.T) {
 		}
 	})
 	var table chord.Table
-	for i := range 10_000 {
+	for i := range 3000 {
 		me := chain.PeerID(fmt.Sprintf("%05d", i))
 		list := make([]wire.Chord, 0, 1000)
 		for k := range 1000 {
@@ -91,11 +91,11 @@ func TestBounds(t *testing.T) {
 		table.Claim(me, append(list, wire.Chord{Peer: "x"}), start.Add(time.Duration(i)*time.Millisecond))
 	}
 	var back []wire.Chord
-	for i := range 256 {
-		back = append(back, wire.Chord{Peer: chain.PeerID(fmt.Sprintf("%05d", 9999-i))})
+	for i := range 200 {
+		back = append(back, wire.Chord{Peer: chain.PeerID(fmt.Sprintf("%05d", 2999-i))})
 	}
 	table.Claim("x", back, start.Add(10*time.Second))
-	if n := len(table.Chords(start.Add(10 * time.Second))); n != 256 {
+	if n := len(table.Chords(start.Add(10 * time.Second))); n != 128 {
 		t.Errorf("%d chords with the newest", n)
 	}
 }

@@ -38,6 +38,9 @@ func (h *hub) Status(context.Context) (orchestrator.Status, error) {
 		s.Devices = append(s.Devices, orchestrator.DeviceView{PeerID: chain.PeerID(fmt.Sprintf("12D3KooW%040d", i)), Name: fmt.Sprintf("d%d%s", i, hostile), State: states[i%4],
 			Capabilities: []chain.Capability{hostile}})
 	}
+	if h.devices > 1 {
+		s.Chords = []orchestrator.ChordView{{A: s.Devices[0].PeerID, B: s.Devices[1].PeerID, NameA: hostile, NameB: "other end", RTT: 1.25}}
+	}
 	return s, h.err
 }
 
@@ -187,6 +190,9 @@ func TestPage(t *testing.T) {
 				t.Errorf("the page lacks %q", part)
 			}
 		}
+	}
+	if page := text(t, do(New(&hub{devices: 4}).Web(nil, nil), call{path: "/"})); strings.Count(page, `class="chord"`) != 1 || !strings.Contains(page, "other end</td><td class=\"n\">1.25</td>") {
+		t.Error("the page shows no chord")
 	}
 	a, b := text(t, do(New(&hub{}).Web(nil, nil), call{path: "/"})), text(t, do(New(&hub{}).Web(nil, nil), call{path: "/"}))
 	if a == b {

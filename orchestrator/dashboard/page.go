@@ -40,6 +40,7 @@ type view struct {
 	Wheel      wheel
 	Chains     []explained
 	More       int // chains beyond those explained
+	MoreChords int // chords beyond those listed
 	Operations []orchestrator.Operation
 }
 
@@ -51,6 +52,7 @@ type explained struct {
 // wheel is the hub in the middle and its devices on the rim.
 type wheel struct {
 	Spokes []rimmed
+	Chords []line
 	Labels bool
 	More   int // devices for which the rim has no room
 }
@@ -64,12 +66,36 @@ type rimmed struct {
 	InnerX, OuterX, InnerY, OuterY float64 // the spoke's ends
 }
 
+// line is a chord between two devices on the rim.
+type line struct {
+	X1, Y1, X2, Y2 float64
+	What           string
+}
+
+// chordsOf draws the chords of the devices that have a place on the rim.
+func chordsOf(spokes []rimmed, chords []orchestrator.ChordView) []line {
+	at := map[chain.PeerID]*rimmed{}
+	for i := range spokes {
+		at[spokes[i].Peer] = &spokes[i]
+	}
+	var list []line
+	for _, k := range chords {
+		a, b := at[k.A], at[k.B]
+		if a == nil || b == nil || len(list) == maxChords {
+			continue
+		}
+		list = append(list, line{a.X, a.Y, b.X, b.Y, fmt.Sprintf("%s – %s · %.1f ms", k.NameA, k.NameB, k.RTT)})
+	}
+	return list
+}
+
 // Bounds of a page.
 const (
 	maxRim       = 120
 	maxLabels    = 40
+	maxChords    = 600
 	maxExplained = 12
-	maxShown     = 60 // operations
+	maxShown     = 60 // operations, chords
 )
 
 func wheelOf(devices []orchestrator.DeviceView) wheel {
@@ -113,6 +139,11 @@ func (p *Pages) page(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v := view{Nonce: rand.Text(), Status: s, Wheel: wheelOf(s.Devices)}
+	v.Wheel.Chords = chordsOf(v.Wheel.Spokes, s.Chords)
+	if len(v.Status.Chords) > maxShown {
+		v.MoreChords = len(v.Status.Chords) - maxShown
+		v.Status.Chords = v.Status.Chords[:maxShown]
+	}
 	for i, c := range s.Chains {
 		if i == maxExplained {
 			v.More = len(s.Chains) - i

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/chord"
 	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
@@ -31,13 +32,14 @@ type Device struct {
 	Invited  string           `cbor:"invited,omitempty"` // hash of the invitation it enrolled with
 	Revoked  chain.Instant    `cbor:"revoked,omitempty"` // 0: it is not
 
-	Version  string             `cbor:"version,omitempty"` // of its program
-	Declared []chain.Capability `cbor:"declared,omitempty"`
-	Locals   []wire.LocalOption `cbor:"locals,omitempty"`
-	Metered  bool               `cbor:"metered,omitempty"`
-	Network  string             `cbor:"network,omitempty"` // the /24 or /48 that it was last heard from
-	Seen     chain.Instant      `cbor:"seen"`              // its last word
-	Boots    []Boot             `cbor:"boots,omitempty"`
+	Version   string             `cbor:"version,omitempty"` // of its program
+	Declared  []chain.Capability `cbor:"declared,omitempty"`
+	Locals    []wire.LocalOption `cbor:"locals,omitempty"`
+	Metered   bool               `cbor:"metered,omitempty"`
+	Addresses []string           `cbor:"addresses,omitempty"` // where other devices may dial it
+	Network   string             `cbor:"network,omitempty"`   // the /24 or /48 that it was last heard from
+	Seen      chain.Instant      `cbor:"seen"`                // its last word
+	Boots     []Boot             `cbor:"boots,omitempty"`
 
 	ability *ability // set by Put
 }
@@ -128,11 +130,14 @@ type Fleet struct {
 	members   map[chain.ScopeID][]*Device // of a scope, by peer ID; revoked and expired ones too
 	abilities map[[16]byte]*ability       // what devices can do, once for all that can do the same
 	conflicts map[chain.PeerID]Conflict
+	chords    chord.Table
+	runs      map[chain.PeerID][2]uint64 // hashes of the last two boot IDs said in a hello, newest first
 }
 
 // New gives an empty fleet.
 func New() *Fleet {
-	return &Fleet{map[chain.PeerID]*Device{}, map[chain.DeviceID]*Device{}, map[chain.ScopeID][]*Device{}, map[[16]byte]*ability{}, map[chain.PeerID]Conflict{}}
+	return &Fleet{devices: map[chain.PeerID]*Device{}, holders: map[chain.DeviceID]*Device{}, members: map[chain.ScopeID][]*Device{},
+		abilities: map[[16]byte]*ability{}, conflicts: map[chain.PeerID]Conflict{}, runs: map[chain.PeerID][2]uint64{}}
 }
 
 // Device gives the device under a peer ID, or nil. Changes are the caller's to keep.
@@ -200,6 +205,9 @@ func (f *Fleet) Put(d *Device) {
 		delete(f.holders, old.ID)
 	}
 	f.devices[d.Peer] = d
+	if d.Revoked != 0 {
+		f.chords.Forget(d.Peer)
+	}
 	if holder := f.holders[d.ID]; d.Revoked == 0 || holder == nil || holder.Peer == d.Peer {
 		f.holders[d.ID] = d
 	}
