@@ -25,6 +25,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/bind"
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/report"
+	"github.com/chordwheel/chordwheel/daemon/sharing"
 	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
@@ -55,8 +56,8 @@ type Keys interface {
 	Names() []string
 }
 
-// Config is what a daemon is made of. All fields but Version, Name and Defaults
-// are required.
+// Config is what a daemon is made of. All fields but Version, Name, Defaults,
+// Sharing and Sensors are required.
 type Config struct {
 	Key      chain.Key
 	DeviceID chain.DeviceID
@@ -71,6 +72,8 @@ type Config struct {
 	Adapters map[string]adapter.Adapter // by the name that options give
 	Locals   []wire.LocalOption         // this device's own services
 	Defaults chain.Limits               // for options without limits of their own
+	Sharing  sharing.Policy             // what its owner lets the device do for others; zero: all it can
+	Sensors  sharing.Sensors            // what the policy asks about the device; nil: nothing is known
 
 	// Connect makes the node of a joined device and starts it. The daemon
 	// closes it.
@@ -90,6 +93,7 @@ type Daemon struct {
 	reports  *report.Collector
 	peers    *bind.Table
 	counts   counts
+	foreign  *foreign
 
 	group  sync.WaitGroup
 	cancel context.CancelFunc
@@ -143,6 +147,11 @@ func New(cfg Config) (*Daemon, error) {
 		random:   cfg.Random, joined: joined, isJoined: ok, node: alone{}, ready: make(chan struct{}), visited: make(chan struct{}),
 		wanted: map[chain.Slot]bool{}, extensions: map[chain.Slot]extension{}, gathered: map[chain.PeerID]time.Time{},
 	}
+	if err := cfg.Sharing.Validate(); err != nil {
+		return nil, err
+	}
+	d.foreign = newForeign(d)
+	d.loadPause(now)
 	if ok {
 		d.readOwn(&d.joined)
 		d.revokedPeers(&d.joined)
@@ -219,7 +228,8 @@ func (d *Daemon) use(node Node) Node {
 // connect makes the node for j and takes it into use.
 func (d *Daemon) connect(j Joined) error {
 	node, err := d.cfg.Connect(d.run, j, Events{Invalidated: d.invalidated, Revoked: d.hearRevocations, Refused: d.refusedByHub, HubUp: d.hubUp, Moved: d.standing.AddressChanged,
-		Contact: d.met, Parted: d.parted, Announced: d.announced, Chains: cached{d}})
+		Contact: d.met, Parted: d.parted, Announced: d.announced, Chains: cached{d},
+		Executor: d.foreign, Load: d.foreign.load})
 	if err != nil {
 		return fmt.Errorf("start the mesh: %w", err)
 	}

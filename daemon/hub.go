@@ -61,6 +61,9 @@ type Events struct {
 	Parted    func(p chain.PeerID)  // its last connection is gone
 	Announced func(p mesh.Presence) // a member of a scope announced itself by gossip
 	Chains    exchange.Chains       // what members of the device's scopes are given
+
+	Executor exec.Executor    // decides about work that peers send, and runs it
+	Load     func() wire.Load // how busy the device is with it
 }
 
 // ErrNotJoined is what a device without a hub answers to everything that

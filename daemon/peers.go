@@ -52,10 +52,11 @@ func keepPeers(j *Joined, list []wire.PeerAddress) {
 	}
 }
 
-// revokedPeers lets the table know of the list that j holds.
+// revokedPeers lets those who judge peers know of the list that j holds.
 func (d *Daemon) revokedPeers(j *Joined) {
 	list, err := member.VerifyRevocations(j.Trust, j.Revocations, 0, time.Now())
 	if err == nil {
+		d.foreign.revoked.Store(&list)
 		d.peers.Revoke(&list)
 	}
 }

@@ -79,6 +79,8 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 	d.counts.total.Add(1)
 	d.counts.inFlight.Add(1)
 	defer d.counts.inFlight.Add(-1)
+	used := d.foreign.sharing.Owns()
+	defer func() { used(time.Now()) }()
 	c, err := d.inForce(w.Primitive, chain.Qualifier{Stage: w.Stage, Consumer: w.Consumer, Instance: w.Instance})
 	if err != nil {
 		d.counts.failed.Add(1)
@@ -153,18 +155,8 @@ type run struct {
 // hooks ties the walk to this device. A request for one model is not widened by
 // a protest: the caller did not ask for another.
 func (r *run) hooks(direct bool) walk.Hooks {
-	d := r.daemon
-	h := walk.Hooks{
-		Current: r.current,
-		Runs:    d.runs,
-		Key: func(name string) (uint64, bool) {
-			generation := d.cfg.Keys.Generation(name)
-			return generation, generation > 0
-		},
-		Hub:     func() bool { return d.nodeNow().HubReachable() },
-		Measure: func(m walk.Measurement) { d.measured(r.chain, m) },
-		Notice:  r.keyRests,
-	}
+	h := r.daemon.hooks(r.chain)
+	h.Notice = r.keyRests
 	if direct {
 		return h
 	}
@@ -177,24 +169,42 @@ func (r *run) hooks(direct bool) walk.Hooks {
 	return h
 }
 
+// hooks is what every walk of c asks of this device, for whomever it is.
+func (d *Daemon) hooks(c *chain.Chain) walk.Hooks {
+	return walk.Hooks{
+		Current: func(id chain.OptionID) *chain.Option { return d.current(c.Slot(), id) },
+		Runs:    d.runs,
+		Key: func(name string) (uint64, bool) {
+			generation := d.cfg.Keys.Generation(name)
+			return generation, generation > 0
+		},
+		Hub:     func() bool { return d.nodeNow().HubReachable() },
+		Measure: func(m walk.Measurement) { d.measured(c, m) },
+	}
+}
+
 // keyRests says that a key was refused or is missing, to the owner at once and to
 // the hub with the next report.
 func (r *run) keyRests(f chain.Failure, key string) {
-	r.daemon.cfg.Log.Warn("a key rests: it was refused, or is not in the ring", "option", f.Option, "key", key, "class", f.Class)
+	r.daemon.sayKeyRests(f, key)
 	r.daemon.reports.Queue(wire.Protest{Slot: r.chain.Slot(), Body: r.chain.Head().Body, Nonce: rand.Text(), Failed: []chain.Failure{f}})
 	r.daemon.kick()
 }
 
-// current looks an option up in the chain that is in force now: what was
-// withdrawn while the request ran is not tried.
-func (r *run) current(id chain.OptionID) *chain.Option {
-	c := r.daemon.cfg.Chains.Get(r.chain.Slot())
+func (d *Daemon) sayKeyRests(f chain.Failure, key string) {
+	d.cfg.Log.Warn("a key rests: it was refused, or is not in the ring", "option", f.Option, "key", key, "class", f.Class)
+}
+
+// current looks an option up in the chain of slot that is in force now: what was
+// withdrawn while a request ran is not tried.
+func (d *Daemon) current(slot chain.Slot, id chain.OptionID) *chain.Option {
+	c := d.cfg.Chains.Get(slot)
 	if c == nil || c.Expired(time.Now()) {
 		return nil
 	}
 	options := c.Options()
 	if i := slices.IndexFunc(options, func(o chain.Option) bool { return o.ID == id }); i >= 0 {
-		return &r.daemon.effective(options[i : i+1])[0]
+		return &d.effective(options[i : i+1])[0]
 	}
 	return nil
 }
@@ -239,13 +249,18 @@ func (r *run) Run(ctx context.Context, a walk.Attempt, emit func(walk.Chunk) err
 	if a.Option.Kind == chain.Peer {
 		return r.runAtPeer(ctx, a, emit)
 	}
-	runs := r.daemon.cfg.Adapters[a.Option.Adapter]
+	return r.daemon.attempt(ctx, &r.request, a, emit)
+}
+
+// attempt makes one with the adapter that the option names.
+func (d *Daemon) attempt(ctx context.Context, request *adapter.Request, a walk.Attempt, emit func(walk.Chunk) error) walk.Outcome {
+	runs := d.cfg.Adapters[a.Option.Adapter]
 	if runs == nil {
 		return walk.Outcome{Class: chain.Absent}
 	}
-	call := adapter.Call{Request: &r.request, Attempt: a}
+	call := adapter.Call{Request: request, Attempt: a}
 	if a.Key != "" {
-		secret, ok := r.daemon.cfg.Keys.Get(a.Key)
+		secret, ok := d.cfg.Keys.Get(a.Key)
 		if !ok {
 			return walk.Outcome{Class: chain.KeyMissing}
 		}

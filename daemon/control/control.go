@@ -22,6 +22,8 @@ type Device interface {
 	Chain(slot chain.Slot) (ChainView, error)    // ErrNotFound if the device holds none
 	Join(ctx context.Context, text string) error // an invitation; errors are for people
 	Keys() []Key                                 // sorted by name
+	Pause(until time.Time) error                 // of work for others; zero: until Resume
+	Resume() error
 }
 
 // Key is what may be told about a provider key.
@@ -56,6 +58,26 @@ type Status struct {
 	Resting      []Resting          `json:"resting,omitempty"` // options and keys left alone for now
 	Requests     Requests           `json:"requests"`
 	Traffic      []Traffic          `json:"traffic,omitempty"`
+	Foreign      Foreign            `json:"foreign"`
+}
+
+// Foreign is the work of other devices that this one runs, since the start.
+type Foreign struct {
+	Sharing  []Sharing         `json:"sharing"` // by scope
+	Running  int               `json:"running"`
+	Answered uint64            `json:"answered"`
+	Failed   uint64            `json:"failed"`
+	Left     uint64            `json:"left"`    // their callers left
+	Refused  map[string]uint64 `json:"refused"` // by code
+}
+
+// Sharing says whether the device works for others in a scope now.
+type Sharing struct {
+	Scope chain.ScopeID `json:"scope"`
+	On    bool          `json:"on"`
+	Why   string        `json:"why,omitempty"`  // why not
+	Back  *time.Time    `json:"back,omitempty"` // when that may change by itself
+	Jobs  int           `json:"jobs"`           // at once
 }
 
 // HubStatus is the device's side of its spoke.
@@ -148,12 +170,19 @@ func Socket(d Device, edge http.Handler) http.Handler {
 			fail(w, http.StatusBadRequest, "the body is not the JSON of a join")
 			return
 		}
-		if err := d.Join(r.Context(), request.Invitation); err != nil {
-			fail(w, statusOf(err), err.Error())
+		told(w, d, d.Join(r.Context(), request.Invitation))
+	})
+	mux.HandleFunc("POST /api/v1/pause", func(w http.ResponseWriter, r *http.Request) {
+		var request struct {
+			Until time.Time `json:"until"` // absent: until resumed
+		}
+		if err := json.NewDecoder(io.LimitReader(r.Body, maxRequest)).Decode(&request); err != nil {
+			fail(w, http.StatusBadRequest, "the body is not the JSON of a pause")
 			return
 		}
-		answer(w, d.Status())
+		told(w, d, d.Pause(request.Until))
 	})
+	mux.HandleFunc("POST /api/v1/resume", func(w http.ResponseWriter, _ *http.Request) { told(w, d, d.Resume()) })
 	mux.HandleFunc("GET /api/v1/keys", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string][]Key{"keys": append([]Key{}, d.Keys()...)})
 	})
@@ -183,6 +212,15 @@ func reads(mux *http.ServeMux, d Device) {
 		}
 		answer(w, view)
 	})
+}
+
+// told answers a change with what has become of the device.
+func told(w http.ResponseWriter, d Device, err error) {
+	if err != nil {
+		fail(w, statusOf(err), err.Error())
+		return
+	}
+	answer(w, d.Status())
 }
 
 func statusOf(err error) int {

@@ -21,7 +21,11 @@ type device struct {
 	status control.Status
 	joined string
 	refuse error
+	paused time.Time
 }
+
+func (d *device) Pause(until time.Time) error { d.paused = until; return d.refuse }
+func (d *device) Resume() error               { d.paused = time.Time{}; return d.refuse }
 
 func (d *device) Status() control.Status { return d.status }
 func (d *device) Keys() []control.Key    { return []control.Key{{Name: "groq", Source: "file"}} }
@@ -65,6 +69,8 @@ func TestTheSocketAnswersItsOwner(t *testing.T) {
 		{"GET", "/api/v1/keys", "", 200, `"name":"groq","source":"file"`},
 		{"POST", "/api/v1/join", `{"invitation":"chordwheel1:x"}`, 200, `"name":"laptop"`},
 		{"POST", "/api/v1/join", `not JSON`, 400, "not the JSON of a join"},
+		{"POST", "/api/v1/pause", `{"until":"2026-03-01T12:00:00Z"}`, 200, `"name":"laptop"`},
+		{"POST", "/api/v1/pause", `{"until":"noon"}`, 400, "not the JSON of a pause"},
 		{"GET", "/v1/models", "", 200, "edge /v1/models"},
 		{"POST", "/api/v1/work/llm.chat", `{}`, 200, "edge /api/v1/work/llm.chat"},
 		{"GET", "/readyz", "", 200, "edge /readyz"},
@@ -74,6 +80,12 @@ func TestTheSocketAnswersItsOwner(t *testing.T) {
 		if status != c.status || !strings.Contains(body, c.says) {
 			t.Errorf("%s %s: %d %s, want %d and %q", c.method, c.path, status, body, c.status, c.says)
 		}
+	}
+	if d.paused.IsZero() {
+		t.Error("not paused")
+	}
+	if status, _ := ask(t, h, "POST", "/api/v1/resume", ""); status != 200 || !d.paused.IsZero() {
+		t.Errorf("resumed with %d, paused until %v", status, d.paused)
 	}
 	if d.joined != "chordwheel1:x" {
 		t.Errorf("joined with %q", d.joined)

@@ -134,7 +134,7 @@ func (j *Job) Release() {
 		defer e.mu.Unlock()
 		e.running--
 		less(e.peers, j.From)
-		less(e.scopes, j.Request.Scope)
+		less(e.scopes, j.Request.Scope.Base())
 	})
 }
 
@@ -163,9 +163,9 @@ func (e *Executor) Admit(from chain.PeerID, open *wire.ExecOpen, now time.Time) 
 // claim takes a place for j, where there is one. Nothing of a request is remembered
 // before all else is right with it, so that a stranger cannot fill a memory.
 func (e *Executor) claim(j *Job, now time.Time) *wire.ExecRefusal {
-	r := &j.Request
-	will := e.sharing.May(r.Scope, now)
-	device, ofScope := e.sharing.Jobs(r.Scope)
+	r, scope := &j.Request, j.Request.Scope.Base()
+	will := e.sharing.May(scope, now)
+	device, ofScope := e.sharing.Jobs(scope)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -175,8 +175,8 @@ func (e *Executor) claim(j *Job, now time.Time) *wire.ExecRefusal {
 		return wire.RefuseExec(wire.ExecTooLarge, "a payload of %d bytes, at most %d", r.PayloadBytes, e.limits.Payload)
 	case e.running >= device:
 		return wire.RefuseExec(wire.ExecBusy, "it runs %d jobs of others, the most that its owner allows", e.running)
-	case e.scopes[r.Scope] >= ofScope:
-		return wire.RefuseExec(wire.ExecBusy, "it runs %d jobs of scope %s, the most that its owner allows", ofScope, r.Scope)
+	case e.scopes[scope] >= ofScope:
+		return wire.RefuseExec(wire.ExecBusy, "it runs %d jobs of scope %s, the most that its owner allows", ofScope, scope)
 	case e.peers[j.From] >= share(device):
 		return wire.RefuseExec(wire.ExecBusy, "it runs %d jobs of yours; the other places are for others", share(device))
 	case !will.OK:
@@ -190,7 +190,7 @@ func (e *Executor) claim(j *Job, now time.Time) *wire.ExecRefusal {
 	}
 	e.running++
 	e.peers[j.From]++
-	e.scopes[r.Scope]++
+	e.scopes[scope]++
 	e.counts.Admitted++
 	return nil
 }

@@ -341,6 +341,21 @@ func TestWhatAnotherChainMayAuthorise(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	t.Run("a stage's chain, and this device's own for all stages", func(t *testing.T) {
+		w := newWorld(t)
+		w.request.Scope = "workspace:home;stage=extract"
+		stage := w.hub.For(w.request.Scope, chain.LLMChat)
+		w.chainOf(t, stage, stage.Body(t, "peer | x"), w.now)
+		j, err := w.admit(t)
+		if err != nil || j.Chain.Slot() != w.hub.Slot {
+			t.Fatalf("%+v, %v", j, err)
+		}
+		w.device.hold(stage.Chain(t, "peer | local/own", w.now.Add(-time.Second)))
+		w.next()
+		if j, err = w.admit(t); err != nil || j.Options[0].ID != "local/own" {
+			t.Errorf("%+v, %v", j, err)
+		}
+	})
 	t.Run("the newer chain says what the slot requires", func(t *testing.T) {
 		w := newWorld(t)
 		w.device.hold(w.hub.Chain(t, "local | peer requires=model:huge", w.now))

@@ -83,7 +83,8 @@ func (e *Executor) membership(own Member, from chain.PeerID, r *wire.ExecRequest
 	case err != nil:
 		return nil, wire.RefuseExec(wire.ExecNoMembership, "the membership: %v; are the clocks set?", err)
 	}
-	err := m.Check(from, r.Scope, own.Revocations)
+	scope := r.Scope.Base()
+	err := m.Check(from, scope, own.Revocations)
 	switch {
 	case errors.Is(err, member.ErrPeer):
 		return nil, wire.RefuseExec(wire.ExecWrongPeer, "the membership is another peer's")
@@ -92,9 +93,9 @@ func (e *Executor) membership(own Member, from chain.PeerID, r *wire.ExecRequest
 	case !m.Allows(chain.Submit):
 		return nil, wire.RefuseExec(wire.ExecMayNotSubmit, "the membership does not grant submit")
 	case err != nil:
-		return nil, wire.RefuseExec(wire.ExecNotMember, "the membership does not cover %s", r.Scope)
-	case !slices.Contains(own.Scopes, r.Scope):
-		return nil, wire.RefuseExec(wire.ExecNotMember, "this device is no member of %s", r.Scope)
+		return nil, wire.RefuseExec(wire.ExecNotMember, "the membership does not cover %s", scope)
+	case !slices.Contains(own.Scopes, scope):
+		return nil, wire.RefuseExec(wire.ExecNotMember, "this device is no member of %s", scope)
 	}
 	return m, nil
 }
@@ -261,7 +262,7 @@ func (e *Executor) extension(own Member, from chain.PeerID, r *wire.ExecRequest,
 // that may be used for others.
 func (e *Executor) means(j *Job, now time.Time) *wire.ExecRefusal {
 	r := &j.Request
-	own := e.device.Chain(chain.Slot{Scope: r.Scope, Primitive: r.Primitive})
+	own := e.own(r, now)
 	switch {
 	case own == nil:
 		return wire.RefuseExec(wire.ExecNothingToRun, "this device holds no chain for %s", r.Primitive)
@@ -278,4 +279,18 @@ func (e *Executor) means(j *Job, now time.Time) *wire.ExecRefusal {
 		return wire.RefuseExec(wire.ExecNothingToRun, "this device has no option that work through slot %q may use", chain.Clip(r.Option))
 	}
 	return nil
+}
+
+// own gives this device's chain for r. Where it has none for the qualifier of the
+// scope it takes a wider one, as it does for its own requests.
+func (e *Executor) own(r *wire.ExecRequest, now time.Time) *chain.Chain {
+	base := r.Scope.Base()
+	if qualifier, ok := r.Scope.Qualifier(); ok && base != r.Scope {
+		for _, q := range qualifier.Wider() {
+			if c := e.device.Chain(chain.Slot{Scope: base.With(q), Primitive: r.Primitive}); c != nil && !c.Expired(now) {
+				return c
+			}
+		}
+	}
+	return e.device.Chain(chain.Slot{Scope: base, Primitive: r.Primitive})
 }

@@ -1,0 +1,151 @@
+package daemon
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/control"
+	"github.com/chordwheel/chordwheel/daemon/executor"
+	"github.com/chordwheel/chordwheel/daemon/sharing"
+	"github.com/chordwheel/chordwheel/mesh/exec"
+	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// foreign is this device as an executor: what package executor asks of it, and
+// what becomes of the work of peers. job.go runs one piece of it.
+type foreign struct {
+	d       *Daemon
+	decide  *executor.Executor
+	sharing *sharing.Switch
+	lines   *rate.Limiter // of the log about refusals, which strangers must not fill
+	revoked atomic.Pointer[member.Revocations]
+
+	answered, failed, left atomic.Uint64
+
+	mu      sync.Mutex // orders the last admission before the wait for it
+	closing bool
+	running sync.WaitGroup // jobs that hold a place
+}
+
+// A refusal is said in the log this often; all are counted.
+const (
+	refusalLines = 10 // at once
+	refusalEvery = time.Second
+)
+
+func newForeign(d *Daemon) *foreign {
+	f := &foreign{d: d, sharing: sharing.New(d.cfg.Sharing, d.cfg.Sensors), lines: rate.NewLimiter(rate.Every(refusalEvery), refusalLines)}
+	f.decide = executor.New(d.cfg.Key.PeerID(), f, f.sharing, executor.Limits{})
+	return f
+}
+
+// Member implements executor.Device.
+func (f *foreign) Member() (executor.Member, bool) {
+	_, _, ok := f.d.own()
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	return executor.Member{Trust: f.d.joined.Trust, Scopes: f.d.joined.Scopes, Revocations: f.revoked.Load()}, ok
+}
+
+// Has implements executor.Device: declared and granted.
+func (f *foreign) Has() []chain.Capability {
+	m, _, ok := f.d.own()
+	if !ok {
+		return nil
+	}
+	return m.Counts(f.d.capabilities())
+}
+
+// Chain implements executor.Device.
+func (f *foreign) Chain(slot chain.Slot) *chain.Chain { return f.d.cfg.Chains.Get(slot) }
+
+// Mark implements executor.Device. The chain in force is the one accepted last,
+// unless it was lost.
+func (f *foreign) Mark(slot chain.Slot) chain.Mark {
+	if c := f.d.cfg.Chains.Get(slot); c != nil {
+		return c.Mark()
+	}
+	return f.d.cfg.Marks.All()[slot]
+}
+
+// Runs implements executor.Device.
+func (f *foreign) Runs(o *chain.Option) bool { return o.Known() && f.d.runs(o) }
+
+// Admit implements exec.Executor.
+func (f *foreign) Admit(_ context.Context, from chain.PeerID, open *wire.ExecOpen) (exec.Job, error) {
+	now := time.Now()
+	admitted, err := f.admit(from, open, now)
+	if err != nil {
+		if f.lines.AllowN(now, 1) {
+			f.d.cfg.Log.Info("refused a peer's work", "peer", from, "reason", err)
+		}
+		return nil, err
+	}
+	f.sharing.Job(true)
+	return &job{Job: admitted, foreign: f, began: now}, nil
+}
+
+// admit decides, and counts whom drain waits for.
+func (f *foreign) admit(from chain.PeerID, open *wire.ExecOpen, now time.Time) (*executor.Job, error) {
+	f.mu.Lock()
+	if f.closing {
+		f.mu.Unlock()
+		return nil, wire.RefuseExec(wire.ExecShutdown, "it is stopping")
+	}
+	f.running.Add(1)
+	f.mu.Unlock()
+	admitted, err := f.decide.Admit(from, open, now)
+	if err != nil {
+		f.running.Done()
+	}
+	return admitted, err
+}
+
+// Drain takes no more work of others, and waits until what runs has ended or ctx
+// has. Close ends the rest.
+func (d *Daemon) Drain(ctx context.Context) {
+	f := d.foreign
+	f.mu.Lock()
+	f.closing = true
+	f.mu.Unlock()
+	ended := make(chan struct{})
+	go func() { // ends with the jobs, at the latest with the node
+		f.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// load is what peers are told of it.
+func (f *foreign) load() wire.Load {
+	places, _ := f.sharing.Jobs("")
+	return wire.Load{Running: int64(f.decide.Counts().Running), Slots: int64(places)}
+}
+
+// status is what `chordwheel status` shows of it.
+func (f *foreign) status(now time.Time) control.Foreign {
+	counts := f.decide.Counts()
+	s := control.Foreign{Running: counts.Running, Answered: f.answered.Load(), Failed: f.failed.Load(), Left: f.left.Load(), Refused: map[string]uint64{}}
+	for code, n := range maps.All(counts.Refused) {
+		s.Refused[string(code)] = n
+	}
+	f.d.mu.Lock()
+	scopes := f.d.joined.Scopes
+	f.d.mu.Unlock()
+	for _, scope := range scopes {
+		decision := f.sharing.May(scope, now)
+		_, places := f.sharing.Jobs(scope)
+		s.Sharing = append(s.Sharing, control.Sharing{Scope: scope, On: decision.OK, Why: decision.Why, Back: moment(decision.Back), Jobs: places})
+	}
+	return s
+}
