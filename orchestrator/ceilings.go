@@ -249,6 +249,7 @@ func (h *Hub) afterQuota(c *quotaChange, now time.Time) {
 		was, touched := c.states[l.Account]
 		if touched && was != h.quota.State(&l.Ceiling, 1, now).Breached {
 			h.log.Warn("a ceiling turned", "account", l.Account, "breached", !was)
+			h.changed()
 			if err := h.resolveScopes(h.scopes()); err != nil {
 				h.log.Error("publishing failed", "error", err)
 			}

@@ -78,8 +78,18 @@ type Hub struct {
 	revokedBytes []byte
 	serial       uint64
 	again        map[chain.Slot]time.Time // slots to offer again, and when
+	soonest      time.Time                // of again
 	looked       map[chain.Slot]time.Time // when news of a slot were last looked at
 	overrideSeq  uint64                   // of the newest word on chains of qualifiers
+	fresh        map[learn.Key]bool       // options of which something was learned and not looked at
+	nextLook     time.Time                // at those, at the earliest
+	unkept       map[chain.Slot]bool      // what changed in these is not on disk yet
+	kept         map[chain.CID]bool       // bodies that are
+	sweep        []chain.ScopeID          // scopes to look over, bit by bit
+	memo         memo
+	orders       uint64 // worked out since the start
+	news         uint64 // grows with everything that was learned or declared
+	namesDevices bool   // see there
 	started      time.Time
 	reloaded     time.Time
 	unread       string            // what was wrong with the catalogue that was refused last; "" once one was taken
@@ -109,7 +119,8 @@ func New(cfg Config) (*Hub, error) {
 		press: publish.New(cfg.Key, cfg.Mesh, numbers), desk: escalate.NewDesk(), quota: quota.New(),
 		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{},
 		invitations: map[string]invitation{}, topics: map[chain.ScopeID]topic{}, again: map[chain.Slot]time.Time{}, looked: map[chain.Slot]time.Time{},
-		refused: map[string]uint64{},
+		refused: map[string]uint64{}, fresh: map[learn.Key]bool{}, unkept: map[chain.Slot]bool{}, kept: map[chain.CID]bool{},
+		namesDevices: namesDevices(&cfg.Catalogue),
 	}
 	if err := h.load(); err != nil {
 		return nil, fmt.Errorf("orchestrator: %w", err)
@@ -133,6 +144,7 @@ func (h *Hub) Start(ctx context.Context, p Publisher) error {
 	if err := h.resolveAll(); err != nil { // the other chains are as good as ever
 		h.log.Error("publishing failed", "error", err)
 	}
+	h.keepEditions()
 	h.outbox.start(p)
 	h.joinTopics()
 	if h.revokedBytes != nil {
@@ -191,8 +203,11 @@ func (h *Hub) loop() {
 			if err := h.resolveAll(); err != nil {
 				h.log.Error("publishing failed", "error", err)
 			}
+			h.keepEditions()
 		case <-again.C:
-			h.offerAgain()
+			h.lookAgain()
+		case <-h.sweeping():
+			h.sweepOn()
 		}
 	}
 }
@@ -211,7 +226,7 @@ func ask[T any](ctx context.Context, h *Hub, f func() (T, error)) (T, error) {
 		return none, &spoke.Refusal{Code: spoke.CodeShutdown, Message: "the hub is starting: come back", ComeBack: time.Second}
 	}
 	select {
-	case h.asks <- func() { value, err := f(); answers <- answer{value, err} }:
+	case h.asks <- func() { value, err := f(); h.keepEditions(); answers <- answer{value, err} }:
 	case <-ctx.Done():
 		return none, ctx.Err()
 	case <-h.done:
@@ -225,10 +240,11 @@ func ask[T any](ctx context.Context, h *Hub, f func() (T, error)) (T, error) {
 func (h *Hub) PeerID() chain.PeerID { return h.trust.Orchestrator }
 
 // Reload puts another catalogue in force: when it returns, the chains that
-// change by it are published. The catalogue must come from package catalog.
+// change by it are published; in a mesh of thousands of chains soon after. The catalogue must come from package catalog.
 func (h *Hub) Reload(ctx context.Context, c catalog.Catalog) error {
 	_, err := ask(ctx, h, func() (struct{}, error) {
-		h.catalogue = c
+		h.catalogue, h.namesDevices = c, namesDevices(&c)
+		h.changed()
 		h.reloaded, h.unread = time.Now(), ""
 		return struct{}{}, h.resolveAll()
 	})

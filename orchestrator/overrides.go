@@ -26,7 +26,7 @@ func (h *Hub) slotsOf(scope chain.ScopeID, p chain.Primitive) []chain.Slot {
 
 // prepared reports whether the catalogue means a slot of the scopes to exist.
 func (h *Hub) prepared(slot chain.Slot, scopes []chain.ScopeID) bool {
-	if _, known := h.catalogue.Primitive(slot.Primitive); !known || !slices.Contains(scopes, slot.Scope.Base()) {
+	if _, known := h.catalogue.Primitive(slot.Primitive); !known || !among(scopes, slot.Scope.Base()) {
 		return false
 	}
 	return slot.Scope.Base() == slot.Scope || slices.Contains(h.slotsOf(slot.Scope.Base(), slot.Primitive), slot)

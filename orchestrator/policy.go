@@ -14,7 +14,6 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 	"github.com/chordwheel/chordwheel/orchestrator/catalog"
-	"github.com/chordwheel/chordwheel/orchestrator/escalate"
 	"github.com/chordwheel/chordwheel/orchestrator/fleet"
 	"github.com/chordwheel/chordwheel/orchestrator/learn"
 	"github.com/chordwheel/chordwheel/orchestrator/resolve"
@@ -248,8 +247,16 @@ func (h *Hub) suspects(in resolve.Input, now time.Time) (list []chain.OptionID, 
 }
 
 // fingerprint names everything that policy depended on but the estimates. That
-// an option is suspect counts as an input.
+// an option is suspect counts as an input. It is the same for scopes that differ
+// by their name alone.
 func fingerprint(in resolve.Input, rules chain.Rules, suspects []chain.OptionID) string {
+	in.Seeds = slices.Clone(in.Seeds)
+	for i := range in.Seeds {
+		if in.Seeds[i].Source == string(in.Slot.Scope.Base()) {
+			in.Seeds[i].Source = ""
+		}
+	}
+	in.Slot.Scope = ""
 	in.Candidates, in.Measured = slices.Clone(in.Candidates), resolve.Measured{}
 	for i := range in.Candidates {
 		in.Candidates[i].Estimates = resolve.Estimates{}
@@ -266,74 +273,18 @@ func fingerprint(in resolve.Input, rules chain.Rules, suspects []chain.OptionID)
 	return hex.EncodeToString(sum[:16])
 }
 
-// resolveSlot orders a slot's options and publishes what is worth it.
-func (h *Hub) resolveSlot(slot chain.Slot) error {
-	now := time.Now()
-	delete(h.again, slot)
-	in, rules, ok := h.input(slot, now)
-	if !ok {
-		return h.withdraw(slot)
-	}
-	r := resolve.Order(in)
-	if len(r.Options) == 0 {
-		return h.withdraw(slot)
-	}
-	suspects, until := h.suspects(in, now)
-	out, err := h.press.Offer(r, rules, fingerprint(in, rules, suspects), now)
-	if err != nil {
-		return err
-	}
-	for _, at := range []time.Time{out.Again, until} {
-		if have, waits := h.again[slot]; !at.IsZero() && (!waits || at.Before(have)) {
-			h.again[slot] = at
-		}
-	}
-	e, _ := h.press.Edition(slot)
-	if p := h.plans[slot]; out.Published || p == nil || !p.Fits(e.Body, r.Withheld) {
-		h.plans[slot] = escalate.NewPlan(e.Body, r.Options, r.Withheld)
-	}
-	if out.Published {
-		h.published(slot, string(out.Reason))
-	}
-	return nil
-}
-
-// lookEvery is how often reports can make the hub look over one order: what many
-// devices say within a moment is looked at together.
-const lookEvery = time.Second
-
-// lookAgain looks over slots of which something was learned: at once where that is
-// the first news for a while, else when the pause is over.
-func (h *Hub) lookAgain(slots map[chain.Slot]bool, now time.Time) error {
-	var errs []error
-	for slot := range slots {
-		due := h.looked[slot].Add(lookEvery)
-		if next := h.press.Due(slot); next.After(due) {
-			due = next
-		}
-		if now.Before(due) {
-			if at, waits := h.again[slot]; !waits || due.Before(at) {
-				h.again[slot] = due
-			}
-			continue
-		}
-		h.looked[slot] = now
-		errs = append(errs, h.resolveSlot(slot))
-	}
-	return errors.Join(errs...)
-}
-
 // invalidationBytes is what one takes without the name of its primitive.
 var invalidationBytes = size(&wire.Invalidation{Scope: make([]byte, 16), Seq: 1 << 40, Prefix: make([]byte, 8)})
 
 // published keeps a new edition and tells the devices.
 func (h *Hub) published(slot chain.Slot, reason string) {
-	if err := h.keepEdition(slot); err != nil {
-		h.log.Error("keeping a published chain failed: a restart gives it a new sequence number", "slot", slot.String(), "error", err)
-	}
+	h.unkept[slot] = true
 	e, _ := h.press.Edition(slot)
 	h.invalidate(slot, e.Seq, e.Body)
 	h.note(Operation{Direction: "out", Kind: "invalidation", Slot: slot.String(), Bytes: invalidationBytes + len(slot.Primitive), Detail: reason}, nil)
+	if len(h.unkept) > atOnce/64 { // many at once: the operations log shows them
+		return
+	}
 	h.log.Info("chain published", "slot", slot.String(), "seq", e.Seq, "body", e.Body.String(), "reason", reason)
 }
 
@@ -350,25 +301,14 @@ func (h *Hub) withdraw(slot chain.Slot) error {
 	}
 	h.note(Operation{Direction: "out", Kind: "invalidation", Slot: slot.String(), Outcome: "withdrawn", Detail: h.whyNone(slot)}, nil)
 	h.log.Warn("chain withdrawn", "slot", slot.String(), "why", h.whyNone(slot))
-	return h.keepEdition(slot)
-}
-
-// scopes gives the scopes that have members now.
-func (h *Hub) scopes() []chain.ScopeID {
-	now := chain.InstantOf(time.Now())
-	var all []chain.ScopeID
-	for _, d := range h.fleet.Devices() {
-		if d.Active(now) {
-			all = append(all, d.Scopes...)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	h.unkept[slot] = true
+	return nil
 }
 
 // resolveAll goes over every slot of every scope with members. An error in one
 // does not keep the others.
 func (h *Hub) resolveAll() error {
+	h.changed()
 	scopes := h.scopes()
 	err := h.resolveScopes(scopes)
 	for _, slot := range h.press.Slots() {
@@ -380,6 +320,10 @@ func (h *Hub) resolveAll() error {
 }
 
 func (h *Hub) resolveScopes(scopes []chain.ScopeID) error {
+	if len(scopes)*len(h.catalogue.Primitives) > atOnce {
+		h.sweepLater(scopes)
+		return nil
+	}
 	var errs []error
 	for _, scope := range scopes {
 		for _, p := range h.catalogue.Primitives {
@@ -391,27 +335,4 @@ func (h *Hub) resolveScopes(scopes []chain.ScopeID) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// untilAgain is the time to the next offer that was put off.
-func (h *Hub) untilAgain() time.Duration {
-	wait := time.Hour
-	for _, at := range h.again {
-		wait = min(wait, time.Until(at))
-	}
-	return max(wait, 0)
-}
-
-// offerAgain makes the offers that are due.
-func (h *Hub) offerAgain() {
-	now := time.Now()
-	for slot, at := range h.again {
-		if now.Before(at) {
-			continue
-		}
-		h.looked[slot] = now
-		if err := h.resolveSlot(slot); err != nil {
-			h.log.Error("publishing failed", "slot", slot.String(), "error", err)
-		}
-	}
 }

@@ -101,7 +101,7 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 	if r.Chords != nil {
 		h.fleet.Adjacent(&d, "", r.Chords, now)
 	}
-	touched, turned := h.observe(&d, r, now)
+	news, turned := h.observe(&d, r, now)
 	for i := range r.Protests {
 		slot := r.Protests[i].Slot
 		if _, known := h.catalogue.Primitive(slot.Primitive); known && slices.Contains(d.Scopes, slot.Scope.Base()) {
@@ -109,12 +109,15 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 		}
 	}
 	switch {
-	case turned: // an option became suspect, or ceased to be: news for everybody, at once
-		err = h.resolveScopes(h.scopes())
 	case changed:
-		err = h.resolveScopes(d.Scopes)
+		err = errors.Join(h.resolveScopes(d.Scopes), h.learned(news, now))
 	default:
-		err = h.lookAgain(touched, now)
+		err = h.learned(news, now)
+	}
+	if len(turned) > 0 { // suspect, or no longer: news for everybody, at once
+		for _, slot := range h.concerned(turned) {
+			err = errors.Join(err, h.resolveSlot(slot))
+		}
 	}
 	if err != nil {
 		h.log.Error("publishing after a report failed", "device", d.Name, "error", err)
@@ -125,10 +128,10 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 // observe learns from a report. Reliability comes from the exact counters,
 // times from the sample. What concerns a scope that the device is not in, or an
 // option that neither the catalogue nor its chain knows, is passed over. It
-// returns the slots of which something was learned, and whether an option turned
+// returns the options of which something was learned, and those that turned
 // suspect by it, or back.
-func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (touched map[chain.Slot]bool, turned bool) {
-	touched = map[chain.Slot]bool{}
+func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (news, turned map[learn.Key]bool) {
+	news, turned = map[learn.Key]bool{}, map[learn.Key]bool{}
 	ours := func(s chain.Slot, id chain.OptionID) bool {
 		if _, known := h.catalogue.Primitive(s.Primitive); !known || !slices.Contains(d.Scopes, s.Scope.Base()) {
 			return false
@@ -150,22 +153,28 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (touched m
 		}
 		key := learn.Key{Primitive: c.Slot.Primitive, Option: c.Option}
 		batch.Count(key, c.Outcomes[chain.OK], failures, at)
-		touched[c.Slot] = true
+		news[key] = true
 		if c.Outcomes[chain.OK]+failures > 0 {
 			_, _, before := h.book.Suspect(key, now)
 			batch.Last(key, c.LastOK, at)
 			_, _, after := h.book.Suspect(key, now)
-			turned = turned || before != after
+			if before != after {
+				turned[key] = true
+			}
 		}
 	}
 	for i := range r.Measurements {
 		m := &r.Measurements[i]
 		if ours(m.Slot, m.Option) && (m.Class == chain.OK || m.Class.Blames()) {
-			batch.Time(learn.Key{Primitive: m.Slot.Primitive, Option: m.Option}, m.Total.Duration(), m.Class == chain.OK, m.At.Time())
-			touched[m.Slot] = true
+			key := learn.Key{Primitive: m.Slot.Primitive, Option: m.Option}
+			batch.Time(key, m.Total.Duration(), m.Class == chain.OK, m.At.Time())
+			news[key] = true
 		}
 	}
-	return touched, turned
+	if len(news) > 0 {
+		h.changed()
+	}
+	return news, turned
 }
 
 // reporter is a device as the book weighs its word.
@@ -191,6 +200,12 @@ func (h *Hub) fetch(from chain.PeerID, f *wire.Fetch) (wire.FetchReply, error) {
 	if _, err := h.memberOf(from, f.Slot.Scope, now); err != nil {
 		return wire.FetchReply{}, err
 	}
+	if len(h.sweep) > 0 { // its turn may not have come yet
+		if err := h.resolveSlot(f.Slot); err != nil {
+			return wire.FetchReply{}, err
+		}
+	}
+	h.keepEditions()
 	head, body, err := h.press.Head(f.Slot, now)
 	if errors.Is(err, publish.ErrNoChain) {
 		return wire.FetchReply{}, spoke.Refuse(spoke.CodeNoChain, "%s", h.whyNone(f.Slot))
@@ -309,6 +324,11 @@ func (h *Hub) protest(from chain.PeerID, p *wire.Protest) (wire.ProtestReply, er
 
 // plan gives the answers for a slot.
 func (h *Hub) plan(slot chain.Slot) *escalate.Plan {
+	if h.plans[slot] == nil { // after a restart, before its turn has come
+		if err := h.resolveSlot(slot); err != nil {
+			h.log.Error("publishing failed", "slot", slot.String(), "error", err)
+		}
+	}
 	if p := h.plans[slot]; p != nil {
 		return p
 	}

@@ -199,6 +199,7 @@ func (h *Hub) loadEditions() error {
 			was := publish.Edition{Slot: slot, Seq: e.Seq, Body: chain.CID(e.Body), Input: e.Input, At: e.At, Issued: e.Issued}
 			if ok && bodies[cid] != nil && h.press.Restore(was, bodies[cid]) {
 				used[cid] = true
+				h.kept[was.Body] = true
 			}
 			return nil
 		}),
@@ -211,17 +212,38 @@ func (h *Hub) loadEditions() error {
 	return err
 }
 
-// keepEdition makes what is published for a slot survive a restart. Losing it
-// costs a new sequence number and nothing else.
-func (h *Hub) keepEdition(slot chain.Slot) error {
-	e, ok := h.press.Edition(slot)
-	if !ok {
-		return h.editions.Delete(slotKey(slot))
+// keepEditions makes what was published survive a restart, before a head of it is
+// signed: bodies first, then who has them, two writes for however many. Losing it
+// costs new sequence numbers and nothing else.
+func (h *Hub) keepEditions() {
+	if len(h.unkept) == 0 {
+		return
 	}
-	if err := put(h.bodies, e.Body.String(), h.press.Body(e.Body)); err != nil {
-		return err
+	bodies, editions := map[string]any{}, map[string]any{}
+	var errs []error
+	for slot := range h.unkept {
+		e, ok := h.press.Edition(slot)
+		if !ok {
+			errs = append(errs, h.editions.Delete(slotKey(slot)))
+			continue
+		}
+		if !h.kept[e.Body] {
+			bodies[e.Body.String()] = h.press.Body(e.Body)
+			h.kept[e.Body] = true
+		}
+		editions[slotKey(slot)] = edition{Seq: e.Seq, Body: []byte(e.Body), Input: e.Input, At: e.At, Issued: e.Issued}
 	}
-	return put(h.editions, slotKey(slot), edition{Seq: e.Seq, Body: []byte(e.Body), Input: e.Input, At: e.At, Issued: e.Issued})
+	if len(bodies) > 0 {
+		errs = append(errs, h.bodies.PutAll(bodies))
+	}
+	if len(editions) > 0 {
+		errs = append(errs, h.editions.PutAll(editions))
+	}
+	if err := errors.Join(errs...); err != nil {
+		clear(h.kept)
+		h.log.Error("keeping published chains failed: a restart gives them new sequence numbers", "chains", len(h.unkept), "error", err)
+	}
+	clear(h.unkept)
 }
 
 // slotKey and parseSlot: neither half of a slot can hold a space.

@@ -33,6 +33,8 @@ type Status struct {
 	Bodies      int               `json:"bodies"`      // shared by the chains
 	Invitations int               `json:"invitations"` // open
 	Learned     int               `json:"learned"`     // options with estimates
+	Orders      uint64            `json:"orders"`      // worked out since the start
+	Sweeping    int               `json:"sweeping"`    // scopes still to be looked over
 	Refused     map[string]uint64 `json:"refused"`     // by code, since the start
 	Alarms      []Alarm           `json:"alarms"`
 	Ceilings    []quota.State     `json:"ceilings"`              // spend against them
@@ -196,7 +198,7 @@ func (h *Hub) status(addrs []string) Status {
 		Catalogue: CatalogueView{Loaded: h.reloaded.UTC(), Refused: h.unread, Providers: len(h.catalogue.Providers), Primitives: len(h.catalogue.Primitives),
 			Workspaces: len(h.catalogue.Workspaces)},
 		Devices: []DeviceView{}, Conflicts: []ConflictView{}, Chords: []ChordView{}, Chains: h.summaries(), Bodies: bodies, Invitations: len(h.invitations),
-		Learned: learned, Refused: map[string]uint64{}, Alarms: append([]Alarm{}, h.alarms...),
+		Learned: learned, Orders: h.orders, Sweeping: len(h.sweep), Refused: map[string]uint64{}, Alarms: append([]Alarm{}, h.alarms...),
 		Ceilings: h.quotaStates(time.Now()),
 	}
 	for _, p := range h.catalogue.Providers {

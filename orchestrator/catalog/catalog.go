@@ -261,6 +261,14 @@ func (c *Catalog) Workspace(scope chain.ScopeID) (w Workspace, known bool) {
 	return Workspace{ID: id, AnyKey: true, Weights: resolve.DefaultWeights()}, false
 }
 
+// Place gives where the overrides of a scope stand in Workspaces, or -1: it has none.
+func (c *Catalog) Place(scope chain.ScopeID) int {
+	if i, ok := c.workspaces[scope]; ok {
+		return i
+	}
+	return -1
+}
+
 // Agent gives the DID that the owner declared for an option, or "".
 func (c *Catalog) Agent(id chain.OptionID) string { return c.agents[id] }
 

@@ -406,6 +406,23 @@ func (p *Press) Offers(slot chain.Slot, id chain.OptionID) bool {
 	return false
 }
 
+// Concerned gives the slots in whose chain one of some options stands, in no order.
+func (p *Press) Concerned(among func(chain.Primitive, chain.OptionID) bool) []chain.Slot {
+	hit := map[chain.CID]bool{}
+	for cid, s := range p.bodies {
+		if slices.ContainsFunc(s.body.Options, func(o chain.Option) bool { return among(s.body.Primitive, o.ID) }) {
+			hit[cid] = true
+		}
+	}
+	var list []chain.Slot
+	for slot, e := range p.issues {
+		if hit[e.Body] {
+			list = append(list, slot)
+		}
+	}
+	return list
+}
+
 // Counts gives the number of editions, and of bodies behind them.
 func (p *Press) Counts() (editions, bodies int) { return len(p.issues), len(p.bodies) }
 
