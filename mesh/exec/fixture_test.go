@@ -125,8 +125,15 @@ type pair struct {
 
 func serve(t testing.TB, d *desk, executor, submitter host.Host) *pair {
 	t.Helper()
-	p := &pair{t: t, desk: d, executor: executor, submitter: submitter,
-		server: exec.NewServer(d, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})))}
+	p := link(t, d, executor, submitter)
+	p.desk = d
+	return p
+}
+
+func link(t testing.TB, work exec.Executor, executor, submitter host.Host) *pair {
+	t.Helper()
+	p := &pair{t: t, executor: executor, submitter: submitter,
+		server: exec.NewServer(work, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})))}
 	executor.SetStreamHandler(exec.Protocol, p.server.Serve)
 	if err := submitter.Connect(t.Context(), peer.AddrInfo{ID: executor.ID(), Addrs: executor.Addrs()}); err != nil {
 		t.Fatal(err)
@@ -190,10 +197,19 @@ func simulated(t *testing.T, d *desk, story func(t *testing.T, p *pair)) {
 
 var transports = map[string]string{"tcp": "/ip4/127.0.0.1/tcp/0", "quic": "/ip4/127.0.0.1/udp/0/quic-v1"}
 
-// loopback makes a host on a real socket.
-func loopback(t testing.TB, address string) host.Host {
+func newKey(t testing.TB) chain.Key {
 	t.Helper()
-	h, err := libp2p.New(libp2p.ListenAddrStrings(address), libp2p.Transport(tcp.NewTCPTransport), libp2p.Transport(quic.NewTransport),
+	key, err := chain.NewKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// loopback makes a host on a real socket.
+func loopback(t testing.TB, address string, key chain.Key) host.Host {
+	t.Helper()
+	h, err := libp2p.New(libp2p.Identity(key.Private()), libp2p.ListenAddrStrings(address), libp2p.Transport(tcp.NewTCPTransport), libp2p.Transport(quic.NewTransport),
 		libp2p.Security(noise.ID, noise.New), libp2p.ResourceManager(&network.NullResourceManager{}), libp2p.DisableMetrics(), libp2p.DisableRelay())
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +223,7 @@ func real(t *testing.T, d func() *desk, story func(t *testing.T, p *pair)) {
 	t.Helper()
 	for name, address := range transports {
 		t.Run(name, func(t *testing.T) {
-			p := serve(t, d(), loopback(t, address), loopback(t, address))
+			p := serve(t, d(), loopback(t, address, newKey(t)), loopback(t, address, newKey(t)))
 			defer p.server.Close()
 			story(t, p)
 		})

@@ -151,9 +151,9 @@ func TestStuckReadersHoldUpNobodyOnRealSockets(t *testing.T) {
 // kept, memory stays small, and another peer's work is done.
 func TestTenThousandStreams(t *testing.T) {
 	address := transports["tcp"]
-	p := serve(t, &desk{run: echo}, loopback(t, address), loopback(t, address))
+	p := serve(t, &desk{run: echo}, loopback(t, address, newKey(t)), loopback(t, address, newKey(t)))
 	defer p.server.Close()
-	honest := loopback(t, address)
+	honest := loopback(t, address, newKey(t))
 	if err := honest.Connect(t.Context(), peer.AddrInfo{ID: p.executor.ID(), Addrs: p.executor.Addrs()}); err != nil {
 		t.Fatal(err)
 	}
