@@ -36,6 +36,7 @@ type desk struct {
 	from     chain.PeerID
 	ran      int
 	released int
+	got      []byte // the last payload
 }
 
 func (d *desk) Admit(_ context.Context, from chain.PeerID, open *wire.ExecOpen) (exec.Job, error) {
@@ -44,6 +45,10 @@ func (d *desk) Admit(_ context.Context, from chain.PeerID, open *wire.ExecOpen) 
 	d.opened, d.from = append(d.opened, *open), from
 	if d.refuse != nil {
 		return nil, d.refuse
+	}
+	if chain.Unmarshal(open.Request, new(terms)) != nil {
+		d.released++ // it never was one
+		return nil, wire.RefuseExec(wire.ExecBadSignature, "not of this test")
 	}
 	return &job{desk: d, open: open}, nil
 }
@@ -74,6 +79,7 @@ func (j *job) Terms() exec.Terms {
 func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.ExecTrailer {
 	j.desk.mu.Lock()
 	j.desk.ran++
+	j.desk.got = payload
 	j.desk.mu.Unlock()
 	return j.desk.run(ctx, payload, emit)
 }

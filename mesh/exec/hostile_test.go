@@ -260,6 +260,84 @@ func TestStreamsOfOnePeerAreFew(t *testing.T) {
 	})
 }
 
+// Streams whose requests do not come make room for one that does, and jobs stay.
+func TestAFullServerGivesUpWhoDoesNothing(t *testing.T) {
+	d := &desk{}
+	simulated(t, d, func(t *testing.T, p *pair) {
+		p.server.SetStreams(4)
+		job := newSilent()
+		d.run = job.run
+		ctx, cancel := context.WithCancel(t.Context())
+		done := p.start(ctx)
+		<-job.begun
+		d.run = echo
+		var idle []*raw
+		for range 3 {
+			idle = append(idle, p.raw(t).send([]byte{10}))
+			time.Sleep(time.Second)
+		}
+		for range 2 {
+			if _, _, err := p.do(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if _, reset := idle[0].reply(); reset != network.StreamResourceLimitExceeded {
+			t.Errorf("the oldest: reset with %#x", reset)
+		}
+		if len(job.ended) > 0 {
+			t.Error("a job was given up")
+		}
+		cancel()
+		<-done
+		time.Sleep(10 * time.Second)
+		p.settled(time.Second)
+	})
+}
+
+// A full house of jobs is busy.
+func TestAServerFullOfJobs(t *testing.T) {
+	d := &desk{run: func(ctx context.Context, _ []byte, _ exec.Emit) wire.ExecTrailer {
+		<-ctx.Done()
+		return wire.ExecTrailer{Class: chain.Canceled}
+	}}
+	simulated(t, d, func(t *testing.T, p *pair) {
+		p.server.SetStreams(3)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all []chan error
+		for range 3 {
+			all = append(all, p.start(ctx))
+		}
+		time.Sleep(time.Second)
+		if _, _, err := p.do(t.Context(), nil); !errors.Is(err, &wire.ExecRefusal{Code: wire.ExecBusy}) {
+			t.Errorf("%v", err)
+		}
+		cancel()
+		for _, done := range all {
+			<-done
+		}
+		p.settled(time.Second)
+	})
+}
+
+// A job's place is free as soon as its trailer is sent, whatever the submitter does
+// with its stream.
+func TestJobsAreReleasedBeforeTheSubmitterLeaves(t *testing.T) {
+	d := &desk{run: echo}
+	simulated(t, d, func(t *testing.T, p *pair) {
+		p.raw(t).send(openingFrame(t, nil))
+		p.raw(t).send(announced(t, 5, []byte("hello")), []byte("hallo"))
+		time.Sleep(100 * time.Millisecond)
+		if n, _ := p.server.Open(); n != 2 {
+			t.Errorf("%d streams are open", n)
+		}
+		if _, ran, released := d.counts(); ran != 1 || released != 2 {
+			t.Errorf("%d ran, %d released", ran, released)
+		}
+		p.settled(10 * time.Second)
+	})
+}
+
 // Large opening frames that do not arrive share one budget.
 func TestHalfSentOpenings(t *testing.T) {
 	d := &desk{run: echo}

@@ -39,20 +39,31 @@ type Server struct {
 	opening  *wire.Room
 	payloads *wire.Room
 
+	most    int // Streams, but in tests
 	mu      sync.Mutex
 	closed  bool
-	streams map[network.Stream]struct{}
+	number  uint64 // of the last visit
+	visits  map[*visit]struct{}
 	perPeer map[peer.ID]int
 	group   sync.WaitGroup
 
 	refused atomic.Uint64
 }
 
+// visit is one stream. Until its request is admitted, and after its job is done,
+// it may be given up for another.
+type visit struct {
+	stream network.Stream
+	from   peer.ID
+	number uint64
+	works  bool
+}
+
 // NewServer makes a server; it starts nothing. A nil executor refuses everything.
 func NewServer(executor Executor, log *slog.Logger) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{executor: executor, log: log, ctx: ctx, cancel: cancel, opening: wire.NewRoom(openRoom), payloads: wire.NewRoom(payloadRoom),
-		streams: map[network.Stream]struct{}{}, perPeer: map[peer.ID]int{}}
+		most: Streams, visits: map[*visit]struct{}{}, perPeer: map[peer.ID]int{}}
 }
 
 // Open gives the number of streams, and how many were refused for want of room
@@ -60,7 +71,7 @@ func NewServer(executor Executor, log *slog.Logger) *Server {
 func (s *Server) Open() (streams int, refused uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.streams), s.refused.Load()
+	return len(s.visits), s.refused.Load()
 }
 
 // Close ends every job, resets its stream, and waits for all of it. Streams that
@@ -69,8 +80,8 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.cancel()
-	for stream := range s.streams {
-		_ = stream.ResetWithError(network.StreamShutdown)
+	for v := range s.visits {
+		_ = v.stream.ResetWithError(network.StreamShutdown)
 	}
 	s.mu.Unlock()
 	s.group.Wait()
@@ -78,19 +89,19 @@ func (s *Server) Close() {
 
 // Serve runs one stream to its end.
 func (s *Server) Serve(stream network.Stream) {
-	from := stream.Conn().RemotePeer()
-	if !s.enter(stream, from) {
+	v := s.enter(stream)
+	if v == nil {
 		s.refused.Add(1)
 		_ = stream.ResetWithError(network.StreamResourceLimitExceeded) // nothing ran
 		return
 	}
-	defer s.leave(stream, from)
-	err := s.serve(stream, chain.PeerID(from.String()))
+	defer s.leave(v)
+	err := s.serve(v)
 	if err == nil {
 		_ = stream.Close()
 		return
 	}
-	s.log.Debug("exec stream broken off", "peer", from.String(), "error", err)
+	s.log.Debug("exec stream broken off", "peer", v.from.String(), "error", err)
 	_ = stream.ResetWithError(s.resetCode(err))
 }
 
@@ -106,32 +117,63 @@ func (s *Server) resetCode(err error) network.StreamErrorCode {
 	return network.StreamProtocolViolation
 }
 
-func (s *Server) enter(stream network.Stream, from peer.ID) bool {
+// enter makes room for a stream, or says that there is none.
+func (s *Server) enter(stream network.Stream) *visit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.perPeer[from] >= StreamsPerPeer || len(s.streams) >= Streams {
-		return false
+	from := stream.Conn().RemotePeer()
+	if s.closed || s.perPeer[from] >= StreamsPerPeer || len(s.visits) >= s.most && !s.evict() {
+		return nil
 	}
-	s.streams[stream] = struct{}{}
+	s.number++
+	v := &visit{stream: stream, from: from, number: s.number}
+	s.visits[v] = struct{}{}
 	s.perPeer[from]++
 	s.group.Add(1)
+	return v
+}
+
+// evict gives up the oldest stream that does no work. An honest one is in that
+// state for as long as its request is on the way; who fills the server with requests
+// that do not come has the oldest. s.mu is held.
+func (s *Server) evict() bool {
+	var oldest *visit
+	for v := range s.visits {
+		if !v.works && (oldest == nil || v.number < oldest.number) {
+			oldest = v
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	s.refused.Add(1)
+	delete(s.visits, oldest)
+	_ = oldest.stream.ResetWithError(network.StreamResourceLimitExceeded)
 	return true
 }
 
-func (s *Server) leave(stream network.Stream, from peer.ID) {
+func (s *Server) leave(v *visit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.streams, stream)
-	if s.perPeer[from]--; s.perPeer[from] == 0 {
-		delete(s.perPeer, from)
+	delete(s.visits, v)
+	if s.perPeer[v.from]--; s.perPeer[v.from] == 0 {
+		delete(s.perPeer, v.from)
 	}
 	s.group.Done()
+}
+
+// works notes whether a stream has a job.
+func (s *Server) works(v *visit, yes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v.works = yes
 }
 
 var errNoRoom = errors.New("no room for a frame of this size now")
 
 // serve does what Serve promises; after an error the stream is to be reset.
-func (s *Server) serve(stream network.Stream, from chain.PeerID) error {
+func (s *Server) serve(v *visit) error {
+	stream, from := v.stream, chain.PeerID(v.from.String())
 	if s.executor == nil {
 		return s.refuse(stream, nil, from, wire.RefuseExec(wire.ExecSharingOff, "this device runs no work of others"))
 	}
@@ -148,18 +190,23 @@ func (s *Server) serve(stream network.Stream, from chain.PeerID) error {
 	if err != nil {
 		return s.refuse(stream, in, from, err)
 	}
-	defer job.Release()
-	terms := job.Terms()
-	payload, err := s.readPayload(stream, in, terms)
-	defer s.payloads.Give(int64(cap(payload)))
-	if err != nil {
-		var refusal *wire.ExecRefusal
-		if errors.As(err, &refusal) {
-			return s.refuse(stream, in, from, refusal)
-		}
+	s.works(v, true)
+	err = s.run(stream, in, job)
+	job.Release() // before the submitter is waited for: it may take its time
+	s.works(v, false)
+	var refusal *wire.ExecRefusal
+	switch {
+	case errors.As(err, &refusal):
+		return s.refuse(stream, in, from, refusal)
+	case err != nil:
 		return err
 	}
-	return s.run(stream, in, job, terms, payload)
+	// Reading ends with the stream: in order where the submitter has the trailer.
+	_ = stream.SetReadDeadline(time.Now().Add(lingerTimeout))
+	if err := drain(in); !errors.Is(err, io.EOF) {
+		_ = stream.Reset()
+	}
+	return nil
 }
 
 // readOpen reads the opening frame, with room for it where it is large.
@@ -222,15 +269,21 @@ func readFull(in io.Reader, n int) ([]byte, error) {
 	return b, nil
 }
 
-// run runs the job, and reads grants until the stream ends.
-func (s *Server) run(stream network.Stream, in *bufio.Reader, job Job, terms Terms, payload []byte) error {
-	until := terms.Until
-	if until.IsZero() {
-		until = time.Now().Add(longest)
+// run reads the payload, runs the job and sends what it gives, while it reads
+// grants. A *wire.ExecRefusal is an error from before the job ran.
+func (s *Server) run(stream network.Stream, in *bufio.Reader, job Job) error {
+	terms := job.Terms()
+	payload, err := s.readPayload(stream, in, terms)
+	defer s.payloads.Give(int64(cap(payload)))
+	if err != nil {
+		return err
+	}
+	if terms.Until.IsZero() {
+		terms.Until = time.Now().Add(longest)
 	}
 	left, leave := context.WithCancelCause(s.ctx)
 	defer leave(nil)
-	ctx, cancel := context.WithDeadline(left, until)
+	ctx, cancel := context.WithDeadline(left, terms.Until)
 	defer cancel()
 	_ = stream.SetReadDeadline(time.Time{})
 	answer := &answer{ctx: ctx, stream: stream, credit: newCredit()}
@@ -240,22 +293,17 @@ func (s *Server) run(stream network.Stream, in *bufio.Reader, job Job, terms Ter
 		leave(readGrants(in, answer.credit))
 	}()
 	trailer := job.Run(ctx, payload, answer.emit)
-	err := answer.end(job, trailer, s.log)
+	err = answer.end(job, trailer, s.log)
 	if err == nil {
 		err = stream.CloseWrite()
 	}
 	if err != nil {
-		cause := context.Cause(left) // why the submitter's side ended, if that came first
-		_ = stream.ResetWithError(s.resetCode(cause))
-		<-ended
-		return errors.Join(err, cause)
+		err = errors.Join(err, context.Cause(left)) // why the submitter's side ended, if that came first
+		_ = stream.ResetWithError(s.resetCode(err))
 	}
-	_ = stream.SetReadDeadline(time.Now().Add(lingerTimeout))
+	_ = stream.SetReadDeadline(time.Now()) // somebody else reads on
 	<-ended
-	if cause := context.Cause(left); !errors.Is(cause, io.EOF) {
-		_ = stream.Reset() // it has the trailer or never will
-	}
-	return nil
+	return err
 }
 
 // readGrants takes grants until the stream ends, one way or another: its error is
@@ -298,12 +346,17 @@ func (s *Server) refuse(stream network.Stream, in *bufio.Reader, from chain.Peer
 	if in == nil {
 		in = bufio.NewReaderSize(stream, 512)
 	}
+	if err := drain(in); !errors.Is(err, io.EOF) {
+		_ = stream.Reset()
+	}
+	return nil
+}
+
+// drain reads and drops until the stream ends or its deadline passes.
+func drain(in *bufio.Reader) error {
 	for {
 		if _, err := in.Discard(4096); err != nil {
-			if !errors.Is(err, io.EOF) {
-				_ = stream.Reset()
-			}
-			return nil
+			return err
 		}
 	}
 }

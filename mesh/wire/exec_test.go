@@ -282,3 +282,27 @@ func FuzzExecEnvelope(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkExecFrames(b *testing.B) {
+	all := samples()
+	for _, name := range []string{"exec_open", "exec_request", "exec_data", "exec_trailer"} {
+		encoded, err := wire.Encode(all[name])
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name+"/encode", func(b *testing.B) {
+			for b.Loop() {
+				if _, err := wire.Encode(all[name]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name+"/decode", func(b *testing.B) {
+			for b.Loop() {
+				if err := wire.Decode(encoded, fresh(all[name])); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
