@@ -11,6 +11,9 @@ import (
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
+// gatherPeers is how many peers are asked for what an invalidation named.
+const gatherPeers = 3
+
 // gatherEvery is the least pause between two rounds of questions to one peer.
 const gatherEvery = time.Minute
 
@@ -49,6 +52,18 @@ func (d *Daemon) gatherFrom(p chain.PeerID, returned bool) {
 // maxGathered bounds the memory of who was asked when.
 const maxGathered = 1024
 
+// gatherFromAny asks a few peers in contact, because one of them may have what the
+// hub announced before it went out of reach.
+func (d *Daemon) gatherFromAny() {
+	asked := 0
+	for _, p := range d.peers.Peers(time.Now()) {
+		if p.State == "live" && asked < gatherPeers {
+			asked++
+			d.gatherFrom(p.Peer, true)
+		}
+	}
+}
+
 // gather asks p which chains it caches for the device's scopes, and takes over
 // what is newer. A chain counts for the hub's signature, whoever brings it.
 func (d *Daemon) gather(ctx context.Context, node Node, p chain.PeerID) error {
@@ -64,7 +79,7 @@ func (d *Daemon) gather(ctx context.Context, node Node, p chain.PeerID) error {
 			return fmt.Errorf("ask for the heads of %s: %w", scope, err)
 		}
 		for _, h := range held {
-			if h.Slot.Scope == scope && d.newer(h) {
+			if h.Slot.Scope.Base() == scope && d.newer(h) {
 				failed = append(failed, d.fetchFrom(ctx, node, p, h.Slot))
 			}
 		}
@@ -76,7 +91,10 @@ func (d *Daemon) gather(ctx context.Context, node Node, p chain.PeerID) error {
 // later chain, or the same one with a later term.
 func (d *Daemon) newer(h wire.Held) bool {
 	mark, held := d.cfg.Marks.All()[h.Slot], d.cfg.Chains.Get(h.Slot)
-	if held == nil {
+	switch {
+	case held == nil && h.Slot.Scope != h.Slot.Scope.Base(): // lost, or withdrawn by the hub: that stands
+		return h.Mark.Seq > mark.Seq
+	case held == nil:
 		return h.Mark.Seq >= mark.Seq
 	}
 	return h.Mark.Seq > mark.Seq || h.Mark.Seq == mark.Seq && h.Mark.Body == mark.Body && h.Mark.Issued > mark.Issued
@@ -95,7 +113,7 @@ func (c cached) Heads(scope chain.ScopeID) []wire.Held {
 	var held []wire.Held
 	now := time.Now()
 	for _, ch := range c.cfg.Chains.All() {
-		if ch.Slot().Scope == scope && !ch.Expired(now) {
+		if ch.Slot().Scope.Base() == scope.Base() && !ch.Expired(now) {
 			held = append(held, wire.Held{Slot: ch.Slot(), Mark: ch.Mark()})
 		}
 	}
@@ -114,7 +132,7 @@ func (c cached) Chain(slot chain.Slot) (head, body []byte) {
 // Body implements [exchange.Chains].
 func (c cached) Body(scope chain.ScopeID, cid chain.CID) []byte {
 	all := c.cfg.Chains.All()
-	i := slices.IndexFunc(all, func(ch *chain.Chain) bool { return ch.Slot().Scope == scope && ch.Head().Body == cid })
+	i := slices.IndexFunc(all, func(ch *chain.Chain) bool { return ch.Slot().Scope.Base() == scope.Base() && ch.Head().Body == cid })
 	if i < 0 || all[i].Expired(time.Now()) {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/chaintest"
 	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/mesh"
 	"github.com/chordwheel/chordwheel/mesh/exec"
@@ -504,6 +505,61 @@ func TestWhereTheHubSaysThatPeersAreIsTriedAndKept(t *testing.T) {
 		synctest.Wait()
 		if got := again.hub.introduced; len(got) == 0 || got[0].Peer != at.Peer || got[0].Addresses[0] != at.Addresses[0] {
 			t.Errorf("after a start without the hub: %+v", got)
+		}
+	})
+}
+
+// TestTheOwnerSeesWhoCanFillASlotAndWhyNot.
+func TestTheOwnerSeesWhoCanFillASlotAndWhyNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := joined(t, withSlot)
+		view := func() control.OptionView {
+			v, err := b.Chain(slot)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v.Options[0]
+		}
+		if v := view(); v.Usable || v.Why != chain.NoPeer || len(v.Peers) != 0 {
+			t.Errorf("alone: %+v", v)
+		}
+		x, y := b.neighbour("box", 10), b.neighbour("gone", 11)
+		b.hub.events.Parted(y.id())
+		if v := view(); !v.Usable || v.Why != "" || len(v.Peers) != 2 || v.Peers[0].Name != "box" || !v.Peers[0].Eligible || v.Peers[1].Why != "parted" {
+			t.Errorf("with two: %+v", v)
+		}
+		peers := b.Peers()
+		if len(peers) != 2 || peers[0].Name != "box" || peers[0].State != "live" || peers[0].RTT != 1 || len(peers[0].Slots) != 1 || !peers[0].Slots[0].Eligible ||
+			peers[1].State != "parted" || peers[1].Slots[0].Detail == "" {
+			t.Errorf("%+v", peers)
+		}
+		x.fails(wire.ExecTrailer{Class: chain.Status, Used: 1})
+		_, _, _ = b.ask(edge.Work{})
+		if v := view(); v.Usable || v.Why != chain.Cooling || v.Peers[0].Why != "cooling" {
+			t.Errorf("after a failure: %+v", v)
+		}
+		if r := b.Status().Resting; len(r) != 1 || r[0].Peer != x.id() {
+			t.Errorf("resting %+v", r)
+		}
+	})
+}
+
+// TestAnInvalidationHeardWithoutTheHubIsFollowedAtAPeer: gossip names a newer
+// chain, and somebody in contact has it.
+func TestAnInvalidationHeardWithoutTheHubIsFollowedAtAPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, x := beside(t, withSlot)
+		time.Sleep(time.Second)
+		b.hub.set(true)
+		body := b.hub.policy.Body(t, "gamma/x")
+		x.set(func(x *box) {
+			x.chains[slot] = [2][]byte{b.hub.policy.Head(t, body, time.Now()), body}
+			x.heads = []wire.Held{{Slot: slot, Mark: chain.Mark{Seq: uint64(time.Now().UnixMilli()), Body: chain.CIDOf(body)}}}
+		})
+		b.hub.events.Invalidated(slot)
+		synctest.Wait()
+		if text, _, _ := b.ask(edge.Work{}); text != "answer of gamma/x" {
+			t.Errorf("%q", text)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon/bind"
 	"github.com/chordwheel/chordwheel/daemon/control"
 )
 
@@ -82,20 +83,79 @@ func (d *Daemon) Chain(slot chain.Slot) (control.ChainView, error) {
 		}
 	}
 	for _, o := range d.effective(c.Options()) {
-		view.Options = append(view.Options, d.optionView(o, resting))
+		view.Options = append(view.Options, d.optionView(o, slot, resting))
 	}
 	return view, nil
 }
 
-func (d *Daemon) optionView(o chain.Option, resting map[chain.OptionID]control.Resting) control.OptionView {
+// Peers gives the devices that this one knows, and which slots of its chains each
+// can fill.
+func (d *Daemon) Peers() []control.Peer {
+	now := time.Now()
+	var all []control.Peer
+	at := map[chain.PeerID]int{}
+	for i, p := range d.peers.Peers(now) {
+		at[p.Peer] = i
+		all = append(all, control.Peer{PeerID: p.Peer, Name: p.Membership.Name, DeviceID: p.Membership.DeviceID, State: p.State, Since: p.Since.UTC(),
+			RTT: millis(p.RTT), Ahead: p.Ahead, Capabilities: p.Capabilities, Scopes: p.Membership.Scopes})
+	}
+	for _, c := range d.cfg.Chains.All() {
+		for _, o := range c.Options() {
+			if o.Kind != chain.Peer {
+				continue
+			}
+			for _, v := range d.candidates(c.Slot(), &o, now) {
+				if i, ok := at[v.PeerID]; ok {
+					all[i].Slots = append(all[i].Slots, control.PeerSlot{Scope: c.Slot().Scope, Primitive: c.Slot().Primitive, Option: o.ID, Verdict: v.Verdict})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// candidates gives a verdict on every known peer for the slot o.
+func (d *Daemon) candidates(slot chain.Slot, o *chain.Option, now time.Time) []control.Candidate {
+	cooling := func(p chain.PeerID) bool { return d.standing.PeerCooling(p, now) }
+	m, _, ok := d.own()
+	may := ok && m.Allows(chain.Submit)
+	var all []control.Candidate
+	for _, v := range d.peers.Explain(bind.Ask{Scope: slot.Scope, Primitive: slot.Primitive, Slot: o}, cooling, now) {
+		c := control.Candidate{PeerID: v.Peer, Name: v.Name, Verdict: control.Verdict{Eligible: v.Why == bind.Eligible, Why: string(v.Why), Detail: v.Detail, Expected: millis(v.Completion)}}
+		if c.Eligible && !may {
+			c.Eligible, c.Why, c.Detail = false, "may_not_submit", "this device was not granted submit, or its membership is not in force"
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// slotView says who could fill a slot now.
+func (d *Daemon) slotView(v control.OptionView, slot chain.Slot) control.OptionView {
+	v.Why = chain.NoPeer
+	v.Peers = d.candidates(slot, &v.Option, time.Now())
+	for _, c := range v.Peers {
+		switch {
+		case c.Eligible:
+			v.Usable, v.Why = true, ""
+			return v
+		case c.Why == string(bind.CoolingDown):
+			v.Why = chain.Cooling
+		}
+	}
+	return v
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func (d *Daemon) optionView(o chain.Option, slot chain.Slot, resting map[chain.OptionID]control.Resting) control.OptionView {
 	v := control.OptionView{Option: o}
 	if !d.runs(&o) || !o.Known() {
 		v.Why = chain.Absent
 		return v
 	}
 	if o.Kind == chain.Peer {
-		v.Why = chain.NoPeer
-		return v
+		return d.slotView(v, slot)
 	}
 	if len(o.Keys) > 0 && !slices.ContainsFunc(o.Keys, func(k string) bool { return d.cfg.Keys.Generation(k) > 0 }) {
 		v.Why = chain.KeyMissing

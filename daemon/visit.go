@@ -45,6 +45,9 @@ func (d *Daemon) invalidated(slot chain.Slot) {
 	d.wanted[slot] = true
 	d.mu.Unlock()
 	d.kick()
+	if !d.nodeNow().HubReachable() {
+		d.gatherFromAny()
+	}
 }
 
 // hubUp hears that the connection to the hub came or went. One that came back

@@ -377,6 +377,7 @@ func (p *peers) Verify(from chain.PeerID, g *wire.Greeting) (member.Membership, 
 // Member implements [exchange.Party].
 func (p *peers) Member(m *member.Membership, scope chain.ScopeID) bool {
 	own, ok := p.own()
+	scope = scope.Base()
 	return ok && slices.Contains(own.Scopes, scope) && slices.Contains(m.Scopes, scope) && m.Current(time.Now()) == nil && !p.d.gossip.judge.ended(m)
 }
 

@@ -94,6 +94,8 @@ const (
 	parted                  // no connection
 )
 
+func (s state) String() string { return [...]string{"heard_of", "live", "silent", "parted"}[s] }
+
 // New makes an empty table for the device own, which never binds to itself.
 // random belongs to the table from now on.
 func New(own chain.PeerID, random *rand.Rand) *Table {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/member"
 )
 
 // Near-equals are not told apart by what was measured: within a quarter of the
@@ -100,6 +101,31 @@ func (t *Table) Bind(a Ask, except func(chain.PeerID) bool, now time.Time) (chai
 	return all[one].peer, true
 }
 
+// Peer is what the table knows of one peer whatever the slot.
+type Peer struct {
+	Peer         chain.PeerID
+	Membership   member.Membership
+	Capabilities []chain.Capability // declared and granted
+	State        string             // live, silent, parted or heard_of
+	Since        time.Time          // of State
+	RTT          time.Duration      // 0 unknown
+	Ahead        float64            // jobs before a new one, for each that it runs at once
+}
+
+// Peers gives every known peer, sorted by name.
+func (t *Table) Peers(now time.Time) []Peer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]Peer, 0, len(t.peers))
+	for p, k := range t.peers {
+		all = append(all, Peer{Peer: p, Membership: k.membership, Capabilities: k.capabilities, State: k.state.String(), Since: k.since, RTT: k.rtt, Ahead: k.ahead(now)})
+	}
+	slices.SortFunc(all, func(x, y Peer) int {
+		return cmp.Or(cmp.Compare(x.Membership.Name, y.Membership.Name), cmp.Compare(x.Peer, y.Peer))
+	})
+	return all
+}
+
 // Explain gives a verdict on every known peer: those that can first, by expected
 // completion, then by name. cooling may be nil.
 func (t *Table) Explain(a Ask, cooling func(chain.PeerID) bool, now time.Time) []Verdict {
@@ -148,7 +174,7 @@ func (t *Table) judge(k *known, a *Ask, now time.Time) (Reason, string) {
 	if err := k.membership.Current(now); err != nil {
 		return Expired, err.Error()
 	}
-	if !slices.Contains(k.membership.Scopes, a.Scope) {
+	if !slices.Contains(k.membership.Scopes, a.Scope.Base()) {
 		return OtherScope, fmt.Sprintf("it is not a member of %s", a.Scope)
 	}
 	if t.revoked.Ends(&k.membership) {

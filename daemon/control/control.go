@@ -24,6 +24,7 @@ type Device interface {
 	Keys() []Key                                 // sorted by name
 	Pause(until time.Time) error                 // of work for others; zero: until Resume
 	Resume() error
+	Peers() []Peer // sorted by name
 }
 
 // Key is what may be told about a provider key.
@@ -124,6 +125,7 @@ type OptionView struct {
 	Usable bool        `json:"usable"`
 	Why    chain.Class `json:"why,omitempty"` // why not: absent, cooling, key_missing, no_peer
 	Until  *time.Time  `json:"until,omitempty"`
+	Peers  []Candidate `json:"peers,omitempty"` // of a slot: the known peers, those that can fill it first, the best first
 }
 
 // Resting is an option or key that is left alone until a moment.
@@ -202,6 +204,9 @@ func Admin(d Device, guard func(http.Handler) http.Handler) http.Handler {
 }
 
 func reads(mux *http.ServeMux, d Device) {
+	mux.HandleFunc("GET /api/v1/peers", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string][]Peer{"peers": append([]Peer{}, d.Peers()...)})
+	})
 	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, d.Status()) })
 	mux.HandleFunc("GET /api/v1/chain", func(w http.ResponseWriter, r *http.Request) {
 		slot := chain.Slot{Scope: chain.ScopeID(r.URL.Query().Get("scope")), Primitive: chain.Primitive(r.URL.Query().Get("primitive"))}

@@ -28,7 +28,10 @@ func (d *device) Pause(until time.Time) error { d.paused = until; return d.refus
 func (d *device) Resume() error               { d.paused = time.Time{}; return d.refuse }
 
 func (d *device) Status() control.Status { return d.status }
-func (d *device) Keys() []control.Key    { return []control.Key{{Name: "groq", Source: "file"}} }
+func (d *device) Peers() []control.Peer {
+	return []control.Peer{{PeerID: "12D3b", Name: "box", State: "live"}}
+}
+func (d *device) Keys() []control.Key { return []control.Key{{Name: "groq", Source: "file"}} }
 func (d *device) Chain(slot chain.Slot) (control.ChainView, error) {
 	if slot.Primitive != chain.LLMChat {
 		return control.ChainView{}, fmt.Errorf("%w: %s", control.ErrNotFound, slot)
