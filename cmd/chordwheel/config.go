@@ -36,20 +36,21 @@ const maxConfig = 1 << 20
 // deviceConfig is a device's config.yaml, with what the environment and flags
 // put over it. docs/configuration.md describes each field.
 type deviceConfig struct {
-	Name       string   `yaml:"name" env:"CHORDWHEEL_NAME"`
-	Edge       string   `yaml:"edge" env:"CHORDWHEEL_EDGE"`
-	Admin      string   `yaml:"admin" env:"CHORDWHEEL_ADMIN"`
-	Listen     []string `yaml:"listen" env:"CHORDWHEEL_LISTEN"`
-	Peers      []string `yaml:"peers" env:"CHORDWHEEL_PEERS"`
-	Hosts      []string `yaml:"hosts" env:"CHORDWHEEL_HOSTS"`
-	Origins    []string `yaml:"origins" env:"CHORDWHEEL_ORIGINS"`
-	Log        string   `yaml:"log" env:"CHORDWHEEL_LOG"`
-	Builtin    bool     `yaml:"builtin" env:"CHORDWHEEL_BUILTIN"`
-	KeyRing    string   `yaml:"keyring" env:"CHORDWHEEL_KEYRING"`
-	Metered    bool     `yaml:"metered" env:"CHORDWHEEL_METERED"`
-	Adapters   ast.Node `yaml:"adapters"`
-	DeviceID   string   `yaml:"device_id_file" env:"CHORDWHEEL_DEVICE_ID_FILE"`
-	ListAgents bool     `yaml:"list_agents" env:"EDGE_LIST_AGENTS"`
+	Name       string        `yaml:"name" env:"CHORDWHEEL_NAME"`
+	Edge       string        `yaml:"edge" env:"CHORDWHEEL_EDGE"`
+	Admin      string        `yaml:"admin" env:"CHORDWHEEL_ADMIN"`
+	Listen     []string      `yaml:"listen" env:"CHORDWHEEL_LISTEN"`
+	Peers      []string      `yaml:"peers" env:"CHORDWHEEL_PEERS"`
+	Hosts      []string      `yaml:"hosts" env:"CHORDWHEEL_HOSTS"`
+	Origins    []string      `yaml:"origins" env:"CHORDWHEEL_ORIGINS"`
+	Log        string        `yaml:"log" env:"CHORDWHEEL_LOG"`
+	Builtin    bool          `yaml:"builtin" env:"CHORDWHEEL_BUILTIN"`
+	KeyRing    string        `yaml:"keyring" env:"CHORDWHEEL_KEYRING"`
+	Metered    bool          `yaml:"metered" env:"CHORDWHEEL_METERED"`
+	Adapters   ast.Node      `yaml:"adapters"`
+	Sharing    sharingConfig `yaml:"sharing"`
+	DeviceID   string        `yaml:"device_id_file" env:"CHORDWHEEL_DEVICE_ID_FILE"`
+	ListAgents bool          `yaml:"list_agents" env:"EDGE_LIST_AGENTS"`
 
 	Key         chain.Secret  `yaml:"-" env:"ORCH_API_KEY"`
 	ServiceKey  chain.Secret  `yaml:"-" env:"ORCH_SERVICE_TOKEN"` // an alias of Key
@@ -224,6 +225,9 @@ func (c *deviceConfig) validate() error {
 	}
 	if c.Key == "" {
 		c.Key = c.ServiceKey
+	}
+	if _, err := c.Sharing.policy(); err != nil {
+		wrong = append(wrong, err.Error())
 	}
 	if c.Key == "" && c.NextKey != "" {
 		wrong = append(wrong, "ORCH_API_KEY_NEXT is set without ORCH_API_KEY")

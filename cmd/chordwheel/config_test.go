@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/sharing"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -33,6 +34,41 @@ func TestTheEnvironmentWinsOverTheFileAndTheFileOverTheDefaults(t *testing.T) {
 	}
 	if err := c.validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTheSharingPolicyIsRead(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, `
+sharing:
+  mode: always
+  hours: ["22:00-07:00", "sat,sun"]
+  mains: true
+  jobs: 3
+  scopes:
+    workspace:work: {mode: off}
+    workspace:lab: {hours: [], mains: false, metered: true, jobs: 2}
+`)
+	c := defaultDevice(0, "127.0.0.1")
+	if err := load(&c, dir, []string{"CHORDWHEEL_SHARING=idle"}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Sharing.policy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Mode != sharing.Idle || len(p.Hours) != 2 || !p.Mains || p.Metered || p.Jobs != 3 {
+		t.Errorf("for all: %+v", p.Rules)
+	}
+	if r := p.For("workspace:work"); r.Mode != sharing.Off || !r.Mains {
+		t.Errorf("work: %+v", r)
+	}
+	if r := p.For("workspace:lab"); r.Mode != sharing.Idle || len(r.Hours) != 0 || r.Mains || !r.Metered || r.Jobs != 2 {
+		t.Errorf("lab: %+v", r)
+	}
+	empty := sharingConfig{}
+	if p, err := empty.policy(); err != nil || p.For("workspace:home").Mode != sharing.Always {
+		t.Errorf("without a word a device shares: %+v, %v", p, err)
 	}
 }
 
@@ -66,6 +102,8 @@ func TestOneLineNamesEverythingThatIsWrong(t *testing.T) {
 		"a next key alone":  {environ: []string{"ORCH_API_KEY_NEXT=second-secret"}, want: []string{"ORCH_API_KEY"}, never: "secret"},
 		"an endless limit":  {environ: []string{"UPSTREAM_TOTAL_TIMEOUT=9999h"}, want: []string{"UPSTREAM_TOTAL_TIMEOUT"}},
 		"a negative limit":  {environ: []string{"UPSTREAM_CONNECT_TIMEOUT=-1s"}, want: []string{"UPSTREAM_CONNECT_TIMEOUT"}},
+		"sharing":           {file: "sharing: {mode: sometimes, hours: [noon], jobs: -1}\n", want: []string{`mode "sometimes"`, `hours "noon"`, "jobs must be"}},
+		"unknown sharing":   {file: "sharing:\n  hour: [\"09:00-10:00\"]\n", want: []string{"line 2", "hour"}},
 		"a broken adapters": {file: "adapters: 7\n", want: []string{"adapters"}},
 	} {
 		t.Run(name, func(t *testing.T) {

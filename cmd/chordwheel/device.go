@@ -146,11 +146,16 @@ func openDevice(o deviceOptions) (d *device, err error) {
 	if err != nil {
 		return nil, err
 	}
+	policy, err := o.config.Sharing.policy()
+	if err != nil {
+		return nil, usage("%w", err)
+	}
 	d.upstream = openai.New(openai.Config{ConnectTimeout: o.config.ConnectWait, Log: o.log})
 	d.Daemon, err = daemon.New(daemon.Config{
 		Key: key, DeviceID: d.id, Name: o.config.Name, Version: version, Metered: o.config.Metered,
 		Chains: chains, Marks: marks, State: d.dir, Keys: keys{d.ring}, Adapters: map[string]adapter.Adapter{"openai": d.upstream, "builtin": builtin.Adapter{}},
 		Locals: locals, Defaults: chain.Limits{FirstOutput: chain.MillisOf(o.config.FirstOutput), Idle: chain.MillisOf(time.Minute), Total: chain.MillisOf(o.config.Total)},
+		Sharing: policy, Sensors: newSensors(o.config.Metered),
 		Connect: connector(key, o), Log: o.log, Random: newRandom(),
 	})
 	if err != nil {
@@ -348,6 +353,9 @@ func (d *device) close() error {
 	}
 	if d.edge != nil && d.edgeListener != nil {
 		errs = append(errs, d.edge.Shutdown(ctx))
+	}
+	if d.Daemon != nil {
+		d.Daemon.Drain(ctx)
 	}
 	for _, s := range []*http.Server{d.admin, d.control} {
 		if s != nil {

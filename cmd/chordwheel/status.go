@@ -57,6 +57,10 @@ func (a *app) writeStatus(w io.Writer, s control.Status, now time.Time) {
 		field("membership", "until "+m.Format(time.DateOnly)+" for "+join(s.Hub.Scopes))
 	}
 	field("requests", fmt.Sprintf("%d, %d failed, %d in flight, %d attempts, %d protests", s.Requests.Total, s.Requests.Failed, s.Requests.InFlight, s.Requests.Attempts, s.Requests.Protests))
+	for _, line := range a.sharingLines(s.Foreign, now) {
+		field("sharing", line)
+	}
+	field("for others", foreignLine(s.Foreign))
 	field("can", join(s.Capabilities))
 	fmt.Fprintln(w)
 	var chains [][]string
