@@ -60,6 +60,7 @@ func (h *Hub) hello(from chain.PeerID, q *wire.Hello) (wire.Welcome, error) {
 		}
 	}
 	changed := h.describe(d, q.Capabilities, q.Locals) || h.fleet.Device(from) == nil
+	h.locate(d)
 	d.Version, d.Metered, d.Addresses, d.Seen = q.Version, q.Metered, q.Addresses, chain.InstantOf(now)
 	if err := h.keepDevice(d); err != nil {
 		return wire.Welcome{}, err
@@ -290,6 +291,15 @@ func (h *Hub) available(scopes []chain.ScopeID) []wire.Available {
 		}
 	}
 	return list
+}
+
+// locate notes which network a device speaks from.
+func (h *Hub) locate(d *fleet.Device) {
+	if p, ok := h.outbox.publisher.(interface{ Network(chain.PeerID) string }); ok {
+		if name := p.Network(d.Peer); name != "" {
+			d.Network = name
+		}
+	}
 }
 
 // keepDevice writes d and puts it in force.

@@ -23,7 +23,9 @@ import (
 // Publisher is how the hub speaks to whoever is connected: best effort, for
 // devices fetch what they miss. Package mesh has one. Its methods are called
 // from one goroutine at a time. If it also has Drop(chain.PeerID) error, revoked
-// peers lose their connections; if it has DialsAsked() uint64, the status shows it.
+// peers lose their connections; if it has DialsAsked() uint64, the status shows it;
+// if it has Network(chain.PeerID) string, which then is called from any goroutine, the
+// devices of one network count for few together in what is learned.
 type Publisher interface {
 	Join(keys ...wire.TopicKey) error
 	Invalidate(ctx context.Context, slot chain.Slot, seq uint64, body chain.CID) error

@@ -84,6 +84,7 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 		}
 		changed = h.describe(&d, capabilities, locals)
 	}
+	h.locate(&d)
 	d.Seen = chain.InstantOf(now)
 	// Durable before it counts: a batch that is sent again after a crash must not count twice.
 	if err := h.keepDevice(&d); err != nil {

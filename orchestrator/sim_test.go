@@ -168,6 +168,11 @@ func TestOverTheMesh(t *testing.T) {
 		if err != nil || s.DialsAsked == nil || *s.DialsAsked != 0 {
 			t.Errorf("dials asked: %v, %v", s.DialsAsked, err)
 		}
+		for _, d := range s.Devices {
+			if !strings.HasSuffix(d.Network, "/24") && !strings.HasSuffix(d.Network, "/48") {
+				t.Errorf("device %s speaks from network %q", d.Name, d.Network)
+			}
+		}
 	})
 }
 

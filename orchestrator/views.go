@@ -67,6 +67,7 @@ type DeviceView struct {
 	Version      string             `json:"version"`
 	Metered      bool               `json:"metered"`
 	Addresses    []string           `json:"addresses"` // where other devices may dial it
+	Network      string             `json:"network"`   // the /24 or /48 that it was last heard from; "" not known
 }
 
 // ChordView is one contact between two devices, as both tell it.
@@ -226,7 +227,7 @@ func (h *Hub) status(addrs []string) Status {
 
 func viewOf(d *fleet.Device, now time.Time) DeviceView {
 	v := DeviceView{PeerID: d.Peer, DeviceID: d.ID, Name: d.Name, Scopes: d.Scopes, Granted: d.Granted, Capabilities: []chain.Capability{},
-		Locals: []chain.OptionID{}, Seen: d.Seen.Time(), Enrolled: d.Enrolled.Time(), Expires: d.Expires.Time(), Version: d.Version, Metered: d.Metered, Addresses: append([]string{}, d.Addresses...)}
+		Locals: []chain.OptionID{}, Seen: d.Seen.Time(), Enrolled: d.Enrolled.Time(), Expires: d.Expires.Time(), Version: d.Version, Metered: d.Metered, Addresses: append([]string{}, d.Addresses...), Network: d.Network}
 	for _, c := range d.Declared {
 		if d.Allows(c) {
 			v.Capabilities = append(v.Capabilities, c)

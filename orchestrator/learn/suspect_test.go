@@ -39,8 +39,8 @@ func TestSuspect(t *testing.T) {
 			if suspect != (c.want > 0) || p != c.want {
 				t.Fatalf("%v %v, want %v", p, suspect, c.want)
 			}
-			if suspect && seen(b).Reliability.Value != p {
-				t.Error("the estimate does not say so")
+			if e := seen(b); suspect && (e.Reliability.Value != p || e.Usual != prior.Reliability) || !suspect && e.Usual != 0 {
+				t.Errorf("the estimate says otherwise: %+v", e)
 			}
 			if _, _, still := b.Suspect(key, until); suspect && still {
 				t.Errorf("still suspect at %s", until)
