@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -17,77 +16,22 @@ import (
 	"github.com/chordwheel/chordwheel/store/storetest"
 )
 
-// onSmallDisk runs a verb in a child with a private view of the file systems,
-// where DIR is a small one in memory.
-func onSmallDisk(t *testing.T, verb string) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to mount a small file system")
-	}
-	dir := t.TempDir()
-	cmd := storetest.Child(t, verb, dir)
-	var said strings.Builder
-	cmd.Stderr = &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if err := cmd.Run(); err != nil {
-		if errors.Is(err, syscall.EPERM) || strings.Contains(said.String(), "mount: operation not permitted") {
-			t.Skip("mounting is not allowed here")
-		}
-		t.Fatalf("%v: %s", err, said.String())
-	}
-}
-
-func mountSmall(dir string) error {
-	if err := errors.Join(syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""), syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m")); err != nil {
-		return fmt.Errorf("mount: %w", err)
-	}
-	return nil
-}
-
-func TestAFullDisk(t *testing.T)              { onSmallDisk(t, "full") }
-func TestADiskThatTurnsReadOnly(t *testing.T) { onSmallDisk(t, "readonly") }
+func TestAFullDisk(t *testing.T)              { storetest.OnSmallDisk(t, "full") }
+func TestADiskThatTurnsReadOnly(t *testing.T) { storetest.OnSmallDisk(t, "readonly") }
 
 // full fills the disk under an open device.
-func full(args []string) int { return onDisk(args[0], fill, os.Remove) }
+func full(args []string) int { return onDisk(args[0], storetest.Fill, os.Remove) }
 
 // readonly makes the disk read-only under an open device, as the system does
-// after a fault of the medium.
+// after a fault of the medium. The database is open and goes on until it must be
+// opened again; the directory's other files fail.
 func readonly(args []string) int {
-	remount := func(flags uintptr) func(string) error {
-		return func(path string) error {
-			return syscall.Mount("", filepath.Dir(path), "", syscall.MS_REMOUNT|flags, "")
-		}
-	}
-	// A file that is open for writing keeps the kernel from doing it: the
-	// database is. A bind mount can be made read-only all the same, but
-	// leaves open files writable; so the directory's other files fail and the
-	// database goes on until it must be opened again.
-	bind := func(path string) error {
-		dir := filepath.Dir(path)
-		return errors.Join(syscall.Mount(dir, dir, "", syscall.MS_BIND, ""), remount(syscall.MS_BIND|syscall.MS_RDONLY)(path))
-	}
-	return onDisk(args[0], bind, remount(syscall.MS_BIND))
-}
-
-func fill(path string) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	block := make([]byte, 4096)
-	for {
-		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
+	return onDisk(args[0], storetest.MakeReadOnly, storetest.MakeWritable)
 }
 
 // onDisk works on a device while its disk takes nothing, and after.
 func onDisk(mount string, spoil, mend func(path string) error) int {
-	if err := mountSmall(mount); err != nil {
+	if err := storetest.MountSmall(mount); err != nil {
 		return fail(err)
 	}
 	path, extra := filepath.Join(mount, "data"), filepath.Join(mount, "filler")

@@ -1,141 +1,33 @@
 package store_test
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
-	"io"
-	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/chordwheel/chordwheel/store/storetest"
 )
 
-// The file system lies in an image, and the image is copied while a writer works
-// in it: what the system had not written by then, it had only in memory.
-// The copy is what a power cut leaves, and has to hold every promise.
+// What a power cut leaves of a data directory in which a writer works holds
+// every promise that was made before.
 func TestPowerCut(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to mount an image")
-	}
-	for _, program := range []string{"mkfs.ext4", "mount", "umount"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip("needs " + program)
-		}
-	}
-	random := storetest.Random(t, *seed)
-	cmd := storetest.Child(t, "powercut", t.TempDir(), strconv.Itoa(max(3, *kills/3)), strconv.FormatUint(random.Uint64(), 10))
-	var said strings.Builder
-	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	err := cmd.Run()
-	if errors.Is(err, syscall.EPERM) || strings.Contains(said.String(), "cannot mount") {
-		t.Skip("mounting is not allowed here")
-	}
-	if err != nil {
-		t.Fatalf("%v: %s", err, said.String())
-	}
-	t.Log(strings.TrimSpace(said.String()))
+	storetest.PowerCuts(t, max(3, *kills/3), *seed, "powercut")
 }
 
-// powercut cuts the power ROUNDS times: DIR ROUNDS SEED.
+// powercut cuts the power under work.
 func powercut(args []string) int {
-	dir := args[0]
-	rounds, err1 := strconv.Atoi(args[1])
-	seed, err2 := strconv.ParseUint(args[2], 10, 64)
-	if err := errors.Join(err1, err2, syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, "")); err != nil {
-		return fail(fmt.Errorf("cannot mount: %w", err))
-	}
-	random := rand.New(rand.NewPCG(seed, 0))
-	image, mount := filepath.Join(dir, "image"), filepath.Join(dir, "mount")
-	err := errors.Join(os.Mkdir(mount, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, 16<<20), run("mkfs.ext4", "-q", "-F", "-m", "0", image))
-	if err != nil {
-		return fail(err)
-	}
 	promised := make(promises)
-	for range rounds {
-		if err := run("mount", "-o", "loop", image, mount); err != nil {
-			return fail(fmt.Errorf("cannot mount: %w", err))
-		}
-		err := cut(image, mount, time.Duration(random.Int64N(int64(300*time.Millisecond))), promised)
-		if err = errors.Join(err, run("umount", mount), os.Rename(image+".cut", image)); err != nil {
-			return fail(err)
-		}
-		if err := afterCut(image, mount, promised); err != nil {
-			return fail(err)
-		}
-	}
-	storetest.Ack("%d power cuts, last promise %v", rounds, promised)
-	return 0
-}
-
-// cut lets a writer work for a while, copies the image while it stands still,
-// and ends it.
-func cut(image, mount string, after time.Duration, promised promises) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(self, "-storetest.verb=work", filepath.Join(mount, "data"))
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	copied := make(chan error, 1)
-	time.AfterFunc(after, func() {
-		err := cmd.Process.Signal(syscall.SIGSTOP)
-		copied <- errors.Join(err, copyFile(image, image+".cut"), cmd.Process.Kill())
-	})
-	for scan := bufio.NewScanner(out); scan.Scan(); {
-		if err := promised.hear(scan.Text()); err != nil {
+	kept := func(dir string) error {
+		d, err := openDevice(dir, storetest.Options(), now)
+		if err != nil {
 			return err
 		}
+		return errors.Join(promised.kept(d), d.close())
 	}
-	_ = cmd.Wait() // it was killed
-	return <-copied
-}
-
-// afterCut opens what the power cut left, and stops in order.
-func afterCut(image, mount string, promised promises) error {
-	if err := run("mount", "-o", "loop", image, mount); err != nil {
-		return err
+	if err := storetest.CutPower(args, "work", promised.hear, kept); err != nil {
+		return fail(err)
 	}
-	d, err := openDevice(filepath.Join(mount, "data"), storetest.Options(), now)
-	if err == nil {
-		err = errors.Join(promised.kept(d), d.close())
-	}
-	return errors.Join(err, run("umount", mount))
-}
-
-func run(program string, args ...string) error {
-	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", program, err, out)
-	}
-	return nil
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	storetest.Ack("last promise %v", promised)
+	return 0
 }
 
 func init() { verbs["powercut"] = powercut }

@@ -1,0 +1,260 @@
+package spool_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chordwheel/chordwheel/store/spool"
+)
+
+func TestAppendKeepsALineAsItIs(t *testing.T) {
+	dir := tempDir(t)
+	s := open(t, dir)
+	line := []byte(`{"id":"a" , "b":[1.0,"é\u00e9"]}`)
+	must(t, s.Append(t.Context(), "a", line))
+	if got := read(t, dir, "spool.jsonl"); string(got) != string(line)+"\n" {
+		t.Errorf("the spool has %q", got)
+	}
+	if st := s.Status(); st.Depth != 1 || !st.Writable || st.Again != "" {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestWhatIsNoLine(t *testing.T) {
+	dir := tempDir(t)
+	s := open(t, dir)
+	long := `{"id":"` + strings.Repeat("x", spool.MaxLine-9) + `"}`
+	for name, line := range map[string]string{
+		"empty": "", "two lines": "{\n}", "no JSON": "{", "no object": "[]", "trailing": "{} x", "one byte too long": long + " ", "far too long": strings.Repeat(long, 3),
+	} {
+		if err := s.Append(t.Context(), name, []byte(line)); !errors.Is(err, spool.ErrLine) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	must(t, s.Append(t.Context(), "longest", []byte(long)))
+	if got := read(t, dir, "spool.jsonl"); len(got) != spool.MaxLine+1 {
+		t.Errorf("the spool has %d bytes", len(got))
+	}
+}
+
+// The first of several lines under one ID is kept, also when they come at once,
+// and after a restart.
+func TestAnIDIsKeptOnce(t *testing.T) {
+	dir := tempDir(t)
+	s := open(t, dir)
+	var group sync.WaitGroup
+	for n := range 50 {
+		group.Go(func() {
+			if err := s.Append(t.Context(), "a", lineOf("a", fmt.Sprint(n))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	first := read(t, dir, "spool.jsonl")
+	if bytes.Count(first, []byte{'\n'}) != 1 {
+		t.Fatalf("the spool has %q", first)
+	}
+	must(t, s.Close())
+	s = open(t, dir)
+	must(t, s.Append(t.Context(), "a", lineOf("a", "later")))
+	if got := read(t, dir, "spool.jsonl"); string(got) != string(first) {
+		t.Errorf("after a restart the spool has %q", got)
+	}
+}
+
+// An ID is known for a day at least, and for two at most.
+func TestAnIDIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, tempDir(t))
+		appended := func() bool {
+			before := s.Status().Depth
+			must(t, s.Append(t.Context(), "a", lineOf("a", "")))
+			return s.Status().Depth > before
+		}
+		if !appended() {
+			t.Fatal("not kept")
+		}
+		other := 0
+		for range 47 {
+			time.Sleep(time.Hour)
+			other++
+			must(t, s.Append(t.Context(), idOf(other), lineOf(idOf(other), "")))
+			if other <= 24 && appended() {
+				t.Fatalf("forgotten after %d h", other)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		must(t, s.Append(t.Context(), "z", lineOf("z", "")))
+		if !appended() {
+			t.Error("known after 49 h")
+		}
+	})
+}
+
+// Lines that come while the disk syncs share the next sync.
+func TestCallersShareASync(t *testing.T) {
+	dir := tempDir(t)
+	disk, faulty := spool.Faulty(dir)
+	s := open(t, dir, faulty)
+	var syncs atomic.Int32
+	started, release := make(chan struct{}), make(chan struct{})
+	disk.Before(func(op, name string) error {
+		if op == "sync" && name == "spool.jsonl" && syncs.Add(1) == 1 {
+			close(started)
+			<-release
+		}
+		return nil
+	})
+	var group sync.WaitGroup
+	appendOne := func(n int) {
+		group.Go(func() {
+			if err := s.Append(t.Context(), idOf(n), lineOf(idOf(n), "")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	appendOne(0)
+	<-started
+	for n := 1; n <= 500; n++ {
+		appendOne(n)
+	}
+	for s.Waiting() < 501 {
+		runtime.Gosched()
+	}
+	if s.Status().Depth != 0 {
+		t.Error("acknowledged before the sync")
+	}
+	close(release)
+	group.Wait()
+	if n := syncs.Load(); n != 2 {
+		t.Errorf("%d syncs for 501 lines, want 2", n)
+	}
+	if d := s.Status().Depth; d != 501 {
+		t.Errorf("depth %d", d)
+	}
+}
+
+// A caller beyond what may wait is told at once; one that goes away leaves its line.
+func TestTheQueueHasAnEnd(t *testing.T) {
+	dir := tempDir(t)
+	disk, faulty := spool.Faulty(dir)
+	s := open(t, dir, faulty)
+	release := make(chan struct{})
+	disk.Before(func(op, name string) error {
+		if op == "sync" {
+			<-release
+		}
+		return nil
+	})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for n := range spool.MaxWaiting {
+		if err := s.Append(gone, idOf(n), lineOf(idOf(n), "")); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Append(t.Context(), "more", lineOf("more", "")); !errors.Is(err, spool.ErrBusy) {
+		t.Errorf("one more: %v", err)
+	}
+	close(release)
+	must(t, s.Append(t.Context(), idOf(7), lineOf(idOf(7), "")))
+	must(t, s.Close())
+	if d := s.Status().Depth; d != spool.MaxWaiting {
+		t.Errorf("depth %d after the close", d)
+	}
+	if err := s.Append(t.Context(), "x", lineOf("x", "")); !errors.Is(err, spool.ErrClosed) {
+		t.Errorf("after the close: %v", err)
+	}
+	must(t, s.Close())
+}
+
+// Full is about what waits for the other side, and takes nothing away.
+func TestFull(t *testing.T) {
+	s := open(t, tempDir(t), func(c *spool.Config) { c.Max = 3 })
+	put(t, s, 0, 2)
+	if s.Full() {
+		t.Error("full below the limit")
+	}
+	put(t, s, 2, 5)
+	if !s.Full() {
+		t.Error("not full above the limit")
+	}
+	drain(t, s, newLedger())
+	if s.Full() {
+		t.Error("full when nothing waits")
+	}
+}
+
+func TestOneOwner(t *testing.T) {
+	dir := tempDir(t)
+	s := open(t, dir)
+	if _, err := spool.Open(config(dir)); !errors.Is(err, spool.ErrInUse) {
+		t.Errorf("a second owner: %v", err)
+	}
+	must(t, s.Close())
+	open(t, dir)
+	if _, err := spool.Open(spool.Config{Dir: dir}); err == nil {
+		t.Error("opened without a label")
+	}
+}
+
+// A segment ends by size; its lines wait in their order, and go when they were
+// sent and seven days have passed.
+func TestSegments(t *testing.T) {
+	dir := tempDir(t)
+	small := spool.SegmentsOf(500)
+	s := open(t, dir, small)
+	put(t, s, 0, 60)
+	must(t, s.Close())
+	names := segments(t, dir)
+	if len(names) < 5 || names[0] != "spool-000001.jsonl" {
+		t.Fatalf("segments %v", names)
+	}
+	old := time.Now().Add(-spool.KeepSent - time.Minute)
+	for _, name := range names {
+		must(t, os.Chtimes(filepath.Join(dir, name), old, old))
+	}
+	s = open(t, dir, small)
+	if got := segments(t, dir); len(got) < len(names) || s.Status().Depth != 60 {
+		t.Fatalf("unsent lines are gone: %v, depth %d", got, s.Status().Depth)
+	}
+	l := newLedger()
+	drain(t, s, l)
+	wantIDs(t, l, 0, 60)
+	put(t, s, 60, 70)
+	drain(t, s, l)
+	wantIDs(t, l, 0, 70)
+	must(t, s.Close())
+	s = open(t, dir, small)
+	for _, name := range segments(t, dir) {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.ModTime().Before(old.Add(time.Second)) {
+			t.Errorf("%s was sent long ago and is still there (%v)", name, err)
+		}
+	}
+	put(t, s, 70, 80)
+	drain(t, s, l)
+	wantIDs(t, l, 0, 80)
+}
+
+func segments(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "spool-*.jsonl"))
+	must(t, err)
+	var names []string
+	for _, p := range paths {
+		names = append(names, filepath.Base(p))
+	}
+	return names
+}

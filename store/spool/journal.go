@@ -1,0 +1,109 @@
+package spool
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+)
+
+const slotSize = 2*sha256.Size + 1
+
+var freeSlot = append(bytes.Repeat([]byte{' '}, slotSize-1), '\n')
+
+// journal notes which requests are open, so that a start can tell how many
+// had no receipt yet when the process died.
+type journal struct {
+	mu    sync.Mutex
+	file  file
+	slots map[string]int // of open requests
+	free  []int
+	used  int // slots that the file has
+}
+
+// openJournal reads what the last process left, and begins anew. It gives the
+// hashes of the requests that were open.
+func openJournal(d disk) (*journal, []string, error) {
+	b, err := readAll(d, openName, maxOpen*slotSize)
+	if err != nil {
+		b = nil // none, or nothing that this package wrote
+	}
+	var left []string
+	for slot := range slices.Chunk(b, slotSize) {
+		if slot = bytes.TrimSpace(slot); len(slot) > 0 {
+			left = append(left, string(slot))
+		}
+	}
+	f, err := d.open(openName, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return nil, left, err
+	}
+	return &journal{file: f, slots: make(map[string]int)}, left, nil
+}
+
+func slotText(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:])
+}
+
+// keyOfSlot gives what the known IDs have for the request of a slot.
+func keyOfSlot(text string) (key, bool) {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != sha256.Size {
+		return key{}, false
+	}
+	return key(b[:16]), true
+}
+
+// Begin notes that the request called id is open. Its end is [Spool.End], once its
+// receipt was appended or it turned out to need none. An error means that a
+// crash would not count this request; it is no reason to refuse it.
+func (s *Spool) Begin(id string) error {
+	j := s.journal
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, ok := j.slots[id]; ok {
+		return nil
+	}
+	if len(j.slots) >= maxOpen {
+		return fmt.Errorf("note an open request: %w: %d are open", ErrBusy, maxOpen)
+	}
+	slot := j.used
+	if n := len(j.free); n > 0 {
+		slot = j.free[n-1]
+	}
+	if _, err := j.file.WriteAt([]byte(slotText(id)+"\n"), int64(slot)*slotSize); err != nil {
+		return fmt.Errorf("note an open request: %w", err)
+	}
+	if slot == j.used {
+		j.used++
+	} else {
+		j.free = j.free[:len(j.free)-1]
+	}
+	j.slots[id] = slot
+	return nil
+}
+
+// End notes that the request called id is not open any more.
+func (s *Spool) End(id string) {
+	j := s.journal
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	slot, ok := j.slots[id]
+	if !ok {
+		return
+	}
+	delete(j.slots, id)
+	j.free = append(j.free, slot)
+	// A slot that could not be freed counts one request too many, not one too few.
+	_, _ = j.file.WriteAt(freeSlot, int64(slot)*slotSize)
+}
+
+func (j *journal) close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.file.Close()
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package spool_test
+
+const underRace = false
