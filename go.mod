@@ -37,6 +37,11 @@ require (
 )
 
 require (
+	github.com/libp2p/zeroconf/v2 v2.2.0 // indirect
+	github.com/miekg/dns v1.1.73 // indirect
+)
+
+require (
 	filippo.io/bigmod v0.1.1-0.20260103110540-f8a47775ebe5 // indirect
 	filippo.io/keygen v1.0.0 // indirect
 	github.com/benbjohnson/clock v1.3.5 // indirect

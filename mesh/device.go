@@ -62,6 +62,9 @@ type DeviceConfig struct {
 	// Peers are addresses of other devices, with their peer IDs: multiaddrs such
 	// as /ip4/192.0.2.7/tcp/7411/p2p/12D3Koo…; names are resolved at each dial.
 	Peers []string
+	// LAN: devices of the mesh in this network are looked for by multicast. Only
+	// for a device that listens beyond this machine.
+	LAN bool
 	// Metered: idle links are closed after two minutes.
 	Metered bool
 	// Keep is how many peers the device looks for; 0 is 32. More may find it.
@@ -102,6 +105,7 @@ type Device struct {
 
 	teller teller
 	peers  *peers
+	lan    *lan // nil: no multicast
 
 	mu       sync.Mutex
 	link     link
@@ -192,7 +196,15 @@ func (d *Device) Start(ctx context.Context) (err error) {
 	go d.watch(run, events)
 	go func() { defer d.group.Done(); d.teller.loop(run) }()
 	go d.keep(run)
-	return listen(d.host, d.cfg.Listen)
+	if err = listen(d.host, d.cfg.Listen); err != nil || !d.cfg.LAN || d.peers.within {
+		return err
+	}
+	found := newLAN(d)
+	d.mu.Lock()
+	d.lan = found
+	d.mu.Unlock()
+	d.group.Go(func() { found.loop(run) })
+	return nil
 }
 
 // Close ends the session, gossip and connections, and waits for all of it. It

@@ -2,10 +2,12 @@ package mesh
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/discovery/mdns"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/wire"
@@ -43,4 +45,12 @@ func (d *Device) Link(ctx context.Context, to *Device) error {
 		delete(d.peers.grants, to.host.ID())
 	}()
 	return d.host.Connect(ctx, peer.AddrInfo{ID: to.host.ID(), Addrs: to.host.Addrs()})
+}
+
+// KeepLAN keeps s up as a device does with its multicast service.
+func KeepLAN(run context.Context, s mdns.Service, log *slog.Logger) (moved func(), done <-chan struct{}) {
+	l := &lan{name: "test", log: log, changed: make(chan struct{}, 1), make: func(host.Host, string, mdns.Notifee) mdns.Service { return s }}
+	ended := make(chan struct{})
+	go func() { defer close(ended); l.loop(run) }()
+	return l.moved, ended
 }

@@ -450,7 +450,12 @@ func (d *Device) disconnected() {
 func (d *Device) moved() {
 	d.mu.Lock()
 	d.link.failures, d.link.notBefore, d.link.redialAt = 0, time.Time{}, time.Time{}
+	d.link.announceAt = time.Now().Add(settle) // with the new addresses
+	lan := d.lan
 	d.mu.Unlock()
+	if lan != nil {
+		lan.moved()
+	}
 	d.clearBackoff()
 	d.poke()
 	d.peers.moved()

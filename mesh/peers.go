@@ -64,7 +64,8 @@ type contact struct {
 type peers struct {
 	d      *Device
 	self   peer.ID
-	local  bool // the mesh lives on this machine
+	local  bool // the mesh lives on this machine, or this device does
+	within bool // it listens on this machine only
 	server *exchange.Server
 	wake   chan struct{} // room for one: the loop looks again
 	slots  chan struct{} // room for each meeting under way
@@ -95,7 +96,11 @@ func newPeers(d *Device) (*peers, error) {
 	if d.cfg.Keep == 0 {
 		d.cfg.Keep = keepPeers
 	}
-	p := &peers{d: d, self: self, local: onThisMachine(d.addrs, d.cfg.Listen), wake: make(chan struct{}, 1), slots: make(chan struct{}, dialsAtOnce),
+	listen, err := parse(d.cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	p := &peers{d: d, self: self, local: onlyLoopback(d.addrs) || onlyLoopback(listen), within: onlyLoopback(listen), wake: make(chan struct{}, 1), slots: make(chan struct{}, dialsAtOnce),
 		grants: map[peer.ID]*grant{}, contacts: map[peer.ID]*contact{}, chords: map[chain.ScopeID]*chord.Table{}}
 	p.book = reach.NewBook(reach.Config{Self: self, Loopback: p.local, Keep: d.cfg.Keep, Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))})
 	p.server = exchange.NewServer(p, d.cfg.Log)
@@ -135,13 +140,10 @@ func byPeer(addresses []string) (map[peer.ID][]multiaddr.Multiaddr, error) {
 	return all, nil
 }
 
-// onThisMachine reports whether hub or device are reached over loopback.
-func onThisMachine(hub []multiaddr.Multiaddr, listen []string) bool {
-	if slices.ContainsFunc(hub, manet.IsIPLoopback) {
-		return true
-	}
-	own, err := parse(listen)
-	return err == nil && len(own) > 0 && !slices.ContainsFunc(own, func(a multiaddr.Multiaddr) bool { return !manet.IsIPLoopback(a) })
+// onlyLoopback reports whether there are addresses and all are this machine's
+// own.
+func onlyLoopback(addresses []multiaddr.Multiaddr) bool {
+	return len(addresses) > 0 && !slices.ContainsFunc(addresses, func(a multiaddr.Multiaddr) bool { return !manet.IsIPLoopback(a) })
 }
 
 // reachable gives where other devices may dial this one, loopback only where

@@ -41,6 +41,7 @@ type deviceConfig struct {
 	Admin      string        `yaml:"admin" env:"CHORDWHEEL_ADMIN"`
 	Listen     []string      `yaml:"listen" env:"CHORDWHEEL_LISTEN"`
 	Peers      []string      `yaml:"peers" env:"CHORDWHEEL_PEERS"`
+	MDNS       bool          `yaml:"mdns" env:"CHORDWHEEL_MDNS"`
 	Hosts      []string      `yaml:"hosts" env:"CHORDWHEEL_HOSTS"`
 	Origins    []string      `yaml:"origins" env:"CHORDWHEEL_ORIGINS"`
 	Log        string        `yaml:"log" env:"CHORDWHEEL_LOG"`
@@ -77,7 +78,7 @@ type hubConfig struct {
 func defaultDevice(i int, host string) deviceConfig {
 	return deviceConfig{
 		Edge: fmt.Sprintf("127.0.0.1:%d", edgePort+10*i), Admin: fmt.Sprintf("127.0.0.1:%d", adminPort+10*i),
-		Listen: meshAddresses(host, devMeshPort+10*i), Log: "info", Builtin: true, KeyRing: "file",
+		Listen: meshAddresses(host, devMeshPort+10*i), MDNS: true, Log: "info", Builtin: true, KeyRing: "file",
 		ConnectWait: 5 * time.Second, FirstOutput: time.Minute, Total: 5 * time.Minute,
 	}
 }
