@@ -24,6 +24,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/adapter"
 	"github.com/chordwheel/chordwheel/daemon/bind"
 	"github.com/chordwheel/chordwheel/daemon/control"
+	"github.com/chordwheel/chordwheel/daemon/purse"
 	"github.com/chordwheel/chordwheel/daemon/report"
 	"github.com/chordwheel/chordwheel/daemon/sharing"
 	"github.com/chordwheel/chordwheel/mesh/member"
@@ -64,6 +65,7 @@ type Config struct {
 	Name     string
 	Version  string
 	Metered  bool // the network costs money: visit, do not stay
+	Explore  bool // probe options while idle, as far as the rules allow
 
 	Chains   Chains
 	Marks    Marks
@@ -94,6 +96,9 @@ type Daemon struct {
 	peers    *bind.Table
 	counts   counts
 	foreign  *foreign
+	deltas   deltas
+	purse    *purse.Purse
+	lastEnd  atomic.Int64 // when the last request ended, Unix milliseconds
 
 	group  sync.WaitGroup
 	cancel context.CancelFunc
@@ -119,13 +124,15 @@ type Daemon struct {
 	extensions map[chain.Slot]extension
 	gathered   map[chain.PeerID]time.Time // when a peer was last asked for chains
 	visit      visitState
+	leases     leaseState
+	stopProbe  context.CancelFunc // ends the probe under way; nil without one
 }
 
 // counts are what `status` shows of the edge's work.
 type counts struct {
-	total, failed, protests, extended, attempts atomic.Uint64
-	unproven                                    atomic.Uint64 // answers of peers whose statement did not hold
-	inFlight                                    atomic.Int64
+	total, failed, protests, extended, attempts, probes atomic.Uint64
+	unproven                                            atomic.Uint64 // answers of peers whose statement did not hold
+	inFlight                                            atomic.Int64
 }
 
 // New makes a daemon from cfg. It reads what joining gave from cfg.State and
@@ -155,6 +162,12 @@ func New(cfg Config) (*Daemon, error) {
 	if ok {
 		d.readOwn(&d.joined)
 		d.revokedPeers(&d.joined)
+	}
+	d.deltas, d.purse, d.leases.least = newDeltas(), purse.New(), map[leaseNeed]int64{}
+	d.lastEnd.Store(now.UnixMilli())
+	d.loadDeltas()
+	if err := d.loadPurse(); err != nil {
+		return nil, err
 	}
 	for _, l := range cfg.Locals {
 		if err := l.Option.Validate(); err != nil {
@@ -200,6 +213,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 		}
 	}
 	d.group.Go(func() { d.visits(d.run) })
+	d.group.Go(func() { d.tend(d.run) })
 	return nil
 }
 
@@ -213,6 +227,9 @@ func (d *Daemon) Close() error {
 		d.cancel()
 	}
 	d.group.Wait()
+	if err := d.keepAll(); err != nil {
+		d.cfg.Log.Warn("not all that this device knows was kept", "error", err)
+	}
 	return d.use(alone{}).Close()
 }
 

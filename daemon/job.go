@@ -68,6 +68,7 @@ func (j *job) hooks() walk.Hooks {
 		return o
 	}
 	h.Notice = func(f chain.Failure, key string) { d.sayKeyRests(f, key) }
+	h.Reserve = d.spends(j.Chain.Slot(), j.request.Body, j.Chain.Rules().Profile) // the device that bills keeps the ceilings
 	return h
 }
 

@@ -131,6 +131,7 @@ func (d *Daemon) turn(ctx context.Context) time.Duration {
 		d.visit.newsDue = now.Add(newsDelay)
 	}
 	news = news && !now.Before(d.visit.newsDue)
+	lease := d.leases.due && !now.Before(d.leases.next)
 	d.mu.Unlock()
 	var err error
 	switch {
@@ -138,6 +139,8 @@ func (d *Daemon) turn(ctx context.Context) time.Duration {
 		err = d.fullVisit(ctx)
 	case len(wanted) > 0 && d.nodeNow().HubReachable():
 		err = d.fetchAll(ctx, wanted)
+	case lease && d.nodeNow().HubReachable():
+		err = d.lease(ctx)
 	case news && d.nodeNow().HubReachable():
 		err = d.sendReports(ctx)
 	default:
@@ -192,6 +195,9 @@ func (d *Daemon) untilNext(now time.Time) time.Duration {
 	if !d.visit.newsDue.IsZero() && reachable {
 		wait = min(wait, d.visit.newsDue.Sub(now))
 	}
+	if d.leases.due && reachable {
+		wait = min(wait, d.leases.next.Sub(now))
+	}
 	return max(wait, time.Millisecond)
 }
 
@@ -231,6 +237,9 @@ func (d *Daemon) fullVisit(ctx context.Context) error {
 		return err
 	}
 	d.dropWithdrawn(welcome)
+	if err := d.lease(ctx); err != nil {
+		return err
+	}
 	d.askWhy(ctx, welcome)
 	return d.sendReports(ctx)
 }
@@ -429,7 +438,7 @@ func (d *Daemon) sendReports(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		r.Capabilities, r.Locals = d.capabilities(), d.cfg.Locals
+		r.Capabilities, r.Locals, r.Quota = d.capabilities(), d.cfg.Locals, usageOnWire(d.purse.Usage(time.Now()))
 		reply, err := within(ctx, d.nodeNow().Report, r)
 		if err != nil {
 			return fmt.Errorf("report: %w", err)

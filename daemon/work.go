@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/delta"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/adapter"
 	"github.com/chordwheel/chordwheel/daemon/bind"
@@ -77,8 +78,8 @@ func (d *Daemon) inForce(p chain.Primitive, of chain.Qualifier) (*chain.Chain, e
 // Do runs one request of the edge: it walks the chain in force.
 func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (walk.Result, error) {
 	d.counts.total.Add(1)
-	d.counts.inFlight.Add(1)
-	defer d.counts.inFlight.Add(-1)
+	d.begins()
+	defer d.ends()
 	used := d.foreign.sharing.Owns()
 	defer func() { used(time.Now()) }()
 	c, err := d.inForce(w.Primitive, chain.Qualifier{Stage: w.Stage, Consumer: w.Consumer, Instance: w.Instance})
@@ -86,9 +87,14 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 		d.counts.failed.Add(1)
 		return walk.Result{}, err
 	}
-	options, direct := d.effective(c.Options()), w.Model != "" && w.Model != edge.Auto
-	if direct {
-		if options = named(options, w.Model); len(options) == 0 {
+	var options []chain.Option
+	var talk delta.Conversation
+	direct := w.Model != "" && w.Model != edge.Auto
+	if !direct {
+		talk = conversation(w)
+		options = d.ordered(c, talk)
+	} else {
+		if options = named(d.effective(c.Options()), w.Model); len(options) == 0 {
 			d.counts.failed.Add(1)
 			return walk.Result{}, edge.Refuse(edge.ModelNotFound, "no model is called %q; there are %s", chain.Clip(w.Model), d.modelNames(c))
 		}
@@ -107,6 +113,7 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 		r.verify()
 	}
 	d.count(result)
+	d.evaluate(c, talk, result)
 	return result, nil
 }
 
@@ -157,6 +164,7 @@ type run struct {
 func (r *run) hooks(direct bool) walk.Hooks {
 	h := r.daemon.hooks(r.chain)
 	h.Notice = r.keyRests
+	h.Reserve = r.daemon.spends(r.chain.Slot(), r.work.Body, r.chain.Rules().Profile)
 	if direct {
 		return h
 	}
@@ -271,6 +279,7 @@ func (d *Daemon) attempt(ctx context.Context, request *adapter.Request, a walk.A
 
 // measured hands an attempt to the reports and wakes the visitor for a failure.
 func (d *Daemon) measured(c *chain.Chain, m walk.Measurement) {
+	d.observed(c, m)
 	before := d.reports.News()
 	d.reports.Observe(c.Slot(), m, c.Rules().Sampling)
 	if m.Peer != "" && !m.Neutral {
