@@ -155,6 +155,7 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (news, tur
 		key := learn.Key{Primitive: c.Slot.Primitive, Option: c.Option}
 		batch.Count(key, c.Outcomes[chain.OK], failures, at)
 		news[key] = true
+		h.answered(c.Slot, c.Outcomes[chain.OK], now)
 		if c.Outcomes[chain.OK]+failures > 0 {
 			_, _, before := h.book.Suspect(key, now)
 			batch.Last(key, c.LastOK, at)
@@ -248,6 +249,7 @@ const maxReasons = 4
 // kept for the catalogue's primitives only: the names are the devices' to choose.
 type protestCount struct {
 	Answered, Refused, Coalesced, Queued uint64
+	rate                                 escalate.Rate
 }
 
 func (h *Hub) count(slot chain.Slot) *protestCount {
@@ -303,51 +305,26 @@ func (h *Hub) protest(from chain.PeerID, p *wire.Protest) (wire.ProtestReply, er
 		h.count(p.Slot).Refused++
 		return wire.ProtestReply{Reason: "that chain is not in force any more: fetch the new one"}, nil
 	}
-	answer := h.plan(p.Slot).Next(h.tried(p))
+	body, _ := h.press.Content(p.Body)
+	answer := h.plan(p.Slot).Next(p.Failed, body.Options)
 	count := h.count(p.Slot)
+	h.escalated(p.Slot, &answer, now)
 	if answer.Coalesced {
 		count.Coalesced++
 	}
-	if !answer.Reveal {
+	if answer.Option == nil {
 		count.Refused++
 		h.desk.Remember(from, p.Slot, p.Nonce, nil, answer.Reason, now.Add(extensionLeast), now)
 		return wire.ProtestReply{Reason: answer.Reason}, nil
 	}
 	count.Answered++
 	expires := now.Add(min(max(p.Budget.Duration(), extensionLeast), extensionMost))
-	extension, err := h.extension(d.Peer, p, answer.Option, now, expires)
+	extension, err := h.extension(d.Peer, p, *answer.Option, now, expires)
 	if err != nil {
 		return wire.ProtestReply{}, err
 	}
 	h.desk.Remember(from, p.Slot, p.Nonce, extension, "", expires, now)
 	return wire.ProtestReply{Extension: extension}, nil
-}
-
-// plan gives the answers for a slot.
-func (h *Hub) plan(slot chain.Slot) *escalate.Plan {
-	if h.plans[slot] == nil { // after a restart, before its turn has come
-		if err := h.resolveSlot(slot); err != nil {
-			h.log.Error("publishing failed", "slot", slot.String(), "error", err)
-		}
-	}
-	if p := h.plans[slot]; p != nil {
-		return p
-	}
-	return escalate.NewPlan("", nil, nil)
-}
-
-// tried is what a protest says has failed, and what stands in the chain that it
-// speaks of anyway: an extension only appends.
-func (h *Hub) tried(p *wire.Protest) []chain.Failure {
-	list := slices.Clone(p.Failed)
-	body, _ := h.press.Content(p.Body)
-	for i := range body.Options {
-		id := body.Options[i].ID
-		if !slices.ContainsFunc(list, func(f chain.Failure) bool { return f.Option == id }) {
-			list = append(list, chain.Failure{Option: id, Class: chain.Withdrawn})
-		}
-	}
-	return list
 }
 
 func (h *Hub) extension(device chain.PeerID, p *wire.Protest, o chain.Option, now, expires time.Time) ([]byte, error) {

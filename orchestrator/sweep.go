@@ -118,7 +118,7 @@ func (h *Hub) resolveSlot(slot chain.Slot) error {
 	e, _ := h.press.Edition(slot)
 	if p := h.plans[slot]; out.Published || p == nil || !p.Fits(e.Body, res.resolution.Withheld) {
 		if res.plan == nil || !res.plan.Fits(e.Body, res.resolution.Withheld) {
-			res.plan = escalate.NewPlan(e.Body, res.resolution.Options, res.resolution.Withheld)
+			res.plan = escalate.NewPlan(e.Body, res.resolution.Options, res.resolution.Withheld, res.resolution.Priced, res.resolution.Terms(), h.limits(slot.Primitive))
 		}
 		h.plans[slot] = res.plan
 	}

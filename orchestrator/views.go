@@ -121,7 +121,13 @@ type ProtestsView struct {
 	Coalesced uint64    `json:"coalesced"`
 	Queued    uint64    `json:"queued"`
 	Target    chain.PPM `json:"target_ppm"` // wanted share of requests that protest
+	Rate      chain.PPM `json:"rate_ppm"`   // share that did, as of the last days
+	Requests  float64   `json:"requests"`   // requests behind the rate, fading
+	Above     bool      `json:"above"`      // the rate is above the target, with at least 20 requests behind it
 }
+
+// rateRequests is how many requests a rate needs behind it to be called too high.
+const rateRequests = 20
 
 // ChainView is one chain as a device would fetch it now.
 type ChainView struct {
@@ -140,6 +146,8 @@ type Explanation struct {
 	Published  *ChainSummary `json:"published,omitempty"`   // absent: nothing is published
 	NoChain    string        `json:"no_chain,omitempty"`    // why nothing is
 	OfferAgain *time.Time    `json:"offer_again,omitempty"` // when the order is looked over again without news
+
+	Escalation EscalationView `json:"escalation"` // what protests are answered with
 
 	Suspects []chain.OptionID `json:"suspects,omitempty"` // options that fail for most of the devices that try them now
 }
@@ -276,6 +284,8 @@ func (h *Hub) summary(slot chain.Slot) ChainSummary {
 	s.Protests.Target = body.Rules.WithDefaults().Escalation
 	if c := h.protests[slot]; c != nil {
 		s.Protests.Answered, s.Protests.Refused, s.Protests.Coalesced, s.Protests.Queued = c.Answered, c.Refused, c.Coalesced, c.Queued
+		s.Protests.Rate, s.Protests.Requests = c.rate.Share(time.Now())
+		s.Protests.Above = s.Protests.Rate > s.Protests.Target && s.Protests.Requests >= rateRequests
 	}
 	return s
 }
@@ -320,6 +330,7 @@ func (h *Hub) Explain(ctx context.Context, slot chain.Slot) (Explanation, error)
 		}
 		e := Explanation{Source: "hub", Resolution: resolve.Explain(in), Members: h.fleet.Scope(slot.Scope.Base(), chain.InstantOf(now)).Members()}
 		e.Suspects, _ = h.suspects(in, now)
+		e.Escalation = h.escalation(slot)
 		if _, ok := h.press.Edition(slot); ok {
 			s := h.summary(slot)
 			e.Published = &s

@@ -83,6 +83,15 @@ type Primitive struct {
 	Profile  resolve.Profile
 	Share    float64 // of a ceiling that primitives compete for
 	Rules    chain.Rules
+
+	Escalation Escalation
+}
+
+// Escalation bounds what is computed ahead for protests. A zero means the default.
+type Escalation struct {
+	Depth  int     // options revealed one after another, 4
+	Nodes  int     // answers, 256
+	CutOff float64 // least likelihood of a state once the chain is exhausted, 0.0001
 }
 
 // Slot is an abstract peer slot.

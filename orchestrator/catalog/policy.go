@@ -36,6 +36,13 @@ func (r *reader) primitive(n ast.Node, c *Catalog) Primitive {
 		}},
 		field{"share", false, func(n ast.Node) { p.Share = r.number(n, "share", 0, 1e6) }},
 		field{"rules", false, func(n ast.Node) { p.Rules = r.rules(n) }},
+		field{"escalation", false, func(n ast.Node) {
+			r.object(n, "escalation",
+				field{"depth", false, func(n ast.Node) { p.Escalation.Depth = int(r.integer(n, "depth", 1, 16)) }},
+				field{"nodes", false, func(n ast.Node) { p.Escalation.Nodes = int(r.integer(n, "nodes", 1, 4096)) }},
+				field{"cut_off", false, func(n ast.Node) { p.Escalation.CutOff = r.number(n, "cut_off", 1e-9, 1) }},
+			)
+		}},
 	)
 	if len(p.Slots) == 0 && p.Name != "" {
 		p.Slots = []Slot{defaultSlot(p.Name)}

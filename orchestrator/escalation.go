@@ -1,0 +1,78 @@
+package orchestrator
+
+import (
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/order"
+	"github.com/chordwheel/chordwheel/orchestrator/escalate"
+)
+
+// plan gives the answers to protests of a slot.
+func (h *Hub) plan(slot chain.Slot) *escalate.Plan {
+	if h.plans[slot] == nil { // after a restart, before its turn has come
+		if err := h.resolveSlot(slot); err != nil {
+			h.log.Error("publishing failed", "slot", slot.String(), "error", err)
+		}
+	}
+	if p := h.plans[slot]; p != nil {
+		return p
+	}
+	return escalate.NewPlan("", nil, nil, nil, order.Terms{}, escalate.DefaultLimits())
+}
+
+// limits bound the tree of a primitive's chains.
+func (h *Hub) limits(p chain.Primitive) escalate.Limits {
+	l := escalate.DefaultLimits()
+	if c, ok := h.catalogue.Primitive(p); ok {
+		if c.Escalation.Depth > 0 {
+			l.Depth = c.Escalation.Depth
+		}
+		if c.Escalation.Nodes > 0 {
+			l.Nodes = c.Escalation.Nodes
+		}
+		if c.Escalation.CutOff > 0 {
+			l.CutOff = c.Escalation.CutOff
+		}
+	}
+	return l
+}
+
+// rate gives the escalation rate of a slot, to count in.
+func (h *Hub) rate(slot chain.Slot) *escalate.Rate { return &h.count(slot).rate }
+
+// answered counts requests of a slot that got an answer. Where nothing is withheld
+// and nobody has protested there is no rate to measure, and nothing to remember.
+func (h *Hub) answered(slot chain.Slot, n uint64, now time.Time) {
+	if p := h.plans[slot]; h.protests[slot] != nil || p != nil && p.Len() > 0 {
+		h.rate(slot).Count(n, 0, now)
+	}
+}
+
+// escalated counts a protest: as one of its request where it is the first, and as
+// the request's end where nothing is left to reveal.
+func (h *Hub) escalated(slot chain.Slot, a *escalate.Answer, now time.Time) {
+	var ended, protested uint64
+	if a.First {
+		protested = 1
+	}
+	if a.Option == nil {
+		ended = 1
+	}
+	h.rate(slot).Count(ended, protested, now)
+}
+
+// EscalationView is the plan of a chain for protests.
+type EscalationView struct {
+	Next   []chain.OptionID `json:"next,omitempty"` // revealed one after another while everything that fails seems down
+	Nodes  int              `json:"nodes"`          // answers computed ahead
+	Depth  int              `json:"depth"`          // of the deepest
+	Limits escalate.Limits  `json:"limits"`
+}
+
+func (h *Hub) escalation(slot chain.Slot) EscalationView {
+	p := h.plan(slot)
+	v := EscalationView{Next: p.Preview(), Limits: h.limits(slot.Primitive)}
+	v.Nodes, v.Depth = p.Size()
+	return v
+}
