@@ -132,7 +132,7 @@ func TestSpokeAnswersWhatItDoesNotKnow(t *testing.T) {
 		if reply := ask(encode(t, &wire.Request{Hello: &h})); reply.Welcome == nil {
 			t.Fatalf("hello: %+v", reply)
 		}
-		later, err := chain.Marshal(map[string]any{"lease": map[string]any{"option": "x"}})
+		later, err := chain.Marshal(map[string]any{"rebate": map[string]any{"option": "x"}})
 		if err != nil {
 			t.Fatal(err)
 		}
