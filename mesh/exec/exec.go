@@ -47,14 +47,14 @@ const resetCanceled network.StreamErrorCode = 0x2001
 
 // Deadlines.
 const (
-	openTimeout   = 10 * time.Second // from the stream to its whole opening frame
-	payloadGrace  = 10 * time.Second // for any payload, and
-	payloadRate   = 32 << 10         // bytes a second beside: whoever is slower is not waited for
-	writeTimeout  = 30 * time.Second // of one write; the reader at the other end always reads
-	stallTimeout  = 2 * time.Minute  // without a grant while one is waited for
-	refuseTimeout = 2 * time.Second  // from a refusal until the submitter has ended the stream
-	lingerTimeout = 5 * time.Second  // from the trailer until then
-	longest       = time.Hour        // of a job whose terms say nothing
+	openTimeout    = 10 * time.Second // from the stream to its whole opening frame
+	payloadTimeout = 10 * time.Second // for each payloadStep bytes: whoever is slower is not waited for
+	payloadStep    = 256 << 10
+	writeTimeout   = 30 * time.Second // of one write; the reader at the other end always reads
+	stallTimeout   = 2 * time.Minute  // without a grant while one is waited for
+	refuseTimeout  = 2 * time.Second  // from a refusal until the submitter has ended the stream
+	lingerTimeout  = 5 * time.Second  // from the trailer until then
+	longest        = time.Hour        // of a job whose terms say nothing
 )
 
 // Emit takes one chunk of an answer: see walk.Chunk for what the flags mean. It

@@ -36,3 +36,11 @@ func ReadGrants(r io.Reader, sent int64) (ahead int64, err error) {
 	err = readGrants(bufio.NewReader(r), c)
 	return c.ahead, err
 }
+
+// Size gives how many peers are remembered, and the most envelopes of one.
+func (s *Sent) Size() (peers, most int) {
+	for _, has := range s.peers {
+		most = max(most, len(has))
+	}
+	return len(s.peers), most
+}

@@ -127,9 +127,11 @@ func TestOneByteASecond(t *testing.T) {
 			at once
 			in time.Duration
 		}{
-			"the opening": {once{slow: openingFrame(t, payload)}, 10 * time.Second},
-			"the payload": {once{openingFrame(t, payload), payload}, 10 * time.Second},
-			"silence":     {once{}, 10 * time.Second},
+			"the opening":     {once{slow: openingFrame(t, payload)}, 10 * time.Second},
+			"the payload":     {once{openingFrame(t, payload), payload}, 10 * time.Second},
+			"a large one":     {once{announced(t, 60<<20, nil), payload}, 10 * time.Second},
+			"its second half": {once{append(announced(t, 60<<20, nil), make([]byte, 300<<10)...), payload}, 10 * time.Second},
+			"silence":         {once{}, 10 * time.Second},
 		} {
 			r := p.raw(t).send(c.at.first)
 			begun := time.Now()

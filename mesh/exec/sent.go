@@ -14,10 +14,11 @@ const (
 	sentEnvelopes = 64 // of one peer: memberships, heads and bodies
 )
 
-// Sent remembers which envelopes an executor was given and took, so that they are
-// not sent with every request. It may be wrong, after a restart or an eviction at
-// the other end: then the executor refuses with wire.ExecNeed. Methods may be
-// called from many goroutines.
+// Sent remembers which memberships, heads and bodies an executor was given and
+// took, so that they are not sent with every request. Extensions hold for minutes and
+// always are. It may be wrong, after a restart or an eviction at the other end: then
+// the executor refuses with wire.ExecNeed. Methods may be called from many
+// goroutines.
 type Sent struct {
 	seed maphash.Seed
 
@@ -38,7 +39,7 @@ func (s *Sent) Lean(to chain.PeerID, open wire.ExecOpen) wire.ExecOpen {
 	if has == nil {
 		return open
 	}
-	for _, b := range []*[]byte{&open.Membership, &open.Head, &open.Body, &open.Extension} {
+	for _, b := range []*[]byte{&open.Membership, &open.Head, &open.Body} {
 		if _, ok := has[maphash.Bytes(s.seed, *b)]; ok {
 			*b = nil
 		}
@@ -56,7 +57,7 @@ func (s *Sent) Took(to chain.PeerID, open wire.ExecOpen) {
 		has = map[uint64]struct{}{}
 		s.peers[to] = has
 	}
-	for _, b := range [][]byte{open.Membership, open.Head, open.Body, open.Extension} {
+	for _, b := range [][]byte{open.Membership, open.Head, open.Body} {
 		if len(b) > 0 {
 			makeRoom(has, sentEnvelopes)
 			has[maphash.Bytes(s.seed, b)] = struct{}{}

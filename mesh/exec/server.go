@@ -235,9 +235,7 @@ func (s *Server) readPayload(stream network.Stream, in *bufio.Reader, terms Term
 	if !s.payloads.Take(size) {
 		return nil, wire.RefuseExec(wire.ExecBusy, "no room for a payload of %d bytes now", size)
 	}
-	// The room is for all of it; memory is taken as it arrives.
-	_ = stream.SetReadDeadline(time.Now().Add(payloadGrace + time.Duration(size/payloadRate)*time.Second))
-	payload, err := readFull(in, int(size))
+	payload, err := receive(stream, in, int(size))
 	s.payloads.Give(size - int64(cap(payload)))
 	if err != nil {
 		return payload, err
@@ -248,10 +246,15 @@ func (s *Server) readPayload(stream network.Stream, in *bufio.Reader, terms Term
 	return payload, nil
 }
 
-// readFull reads n bytes into memory that grows with what arrives.
-func readFull(in io.Reader, n int) ([]byte, error) {
-	b := make([]byte, 0, min(n, small))
+// receive reads n bytes into memory that grows with what arrives. Each payloadStep
+// of them has payloadTimeout.
+func receive(stream network.Stream, in io.Reader, n int) ([]byte, error) {
+	b, due := make([]byte, 0, min(n, small)), 0
 	for len(b) < n {
+		if len(b) >= due {
+			_ = stream.SetReadDeadline(time.Now().Add(payloadTimeout))
+			due = len(b) + payloadStep
+		}
 		if len(b) == cap(b) {
 			grown := make([]byte, len(b), min(2*cap(b), n))
 			copy(grown, b)

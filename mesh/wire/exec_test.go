@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -217,49 +216,6 @@ func TestExecRefusals(t *testing.T) {
 	if (&wire.ExecRefusal{Code: wire.ExecRevoked}).Passing() {
 		t.Error("a revoked membership passes by itself")
 	}
-}
-
-// What was verified stays known while it is used, and the memory stays small.
-func TestVerifiedIsBounded(t *testing.T) {
-	c := wire.NewVerified[int](8)
-	name := func(i int) []byte { return []byte(fmt.Sprint("envelope ", i)) }
-	c.Add(name(0), 100)
-	for i := 1; i <= 1000; i++ {
-		c.Add(name(i), i)
-		if v, ok := c.Get(wire.EnvelopeHash(name(0))); !ok || v != 100 {
-			t.Fatalf("what is used was dropped after %d others", i)
-		}
-	}
-	kept := 0
-	for i := 1; i <= 1000; i++ {
-		if v, ok := c.Get(wire.EnvelopeHash(name(i))); ok {
-			kept++
-			if v != i {
-				t.Errorf("%d is remembered as %d", i, v)
-			}
-		}
-	}
-	if kept > 8 {
-		t.Errorf("%d are kept", kept)
-	}
-	if _, ok := c.Get([]byte("no hash")); ok {
-		t.Error("found by what is no hash")
-	}
-	if c.Forget(); true {
-		if _, ok := c.Get(wire.EnvelopeHash(name(0))); ok {
-			t.Error("it is still known")
-		}
-	}
-	var group sync.WaitGroup
-	for i := range 4 {
-		group.Go(func() {
-			for k := range 200 {
-				c.Add(name(k*i), k)
-				c.Get(wire.EnvelopeHash(name(k)))
-			}
-		})
-	}
-	group.Wait()
 }
 
 func FuzzExecEnvelope(f *testing.F) {
