@@ -29,13 +29,14 @@ type Machine struct {
 	last  bool
 	cur   current
 
-	run       running
-	spent     int // upstream calls
-	peers     []chain.PeerID
-	protested bool
-	hubGone   bool // a protest could not be delivered
-	over      bool
-	owed      bool // a plain answer was handed out and not yet delivered
+	run      running
+	spent    int // upstream calls
+	peers    []chain.PeerID
+	protests int  // made so far
+	extended bool // the last of them brought something
+	hubGone  bool // a protest could not be delivered
+	over     bool
+	owed     bool // a plain answer was handed out and not yet delivered
 
 	proof    bool       // something remote answered: there is a network
 	unproved []unproved // failures to connect, not yet held against anybody
@@ -69,6 +70,10 @@ type current struct {
 	class   chain.Class
 	resting bool // a key of it rests
 }
+
+// maxProtests bounds how many options are revealed to one request, one after
+// another. The hub computes as many ahead.
+const maxProtests = 4
 
 // maxBusy bounds how many peers of one slot are asked in vain for room.
 const maxBusy = 16
@@ -112,7 +117,8 @@ func (m *Machine) Next(now time.Time) Step {
 		return Step{Attempt: a}
 	}
 	if failed := m.failures(); len(failed) > 0 && m.mayProtest(now) {
-		m.protested = true
+		m.protests++
+		m.extended = false
 		if m.plan.Hooks.Escalate == nil {
 			return Step{Protest: true, Failed: failed, Budget: m.deadline.Sub(now) / 2}
 		}
@@ -144,6 +150,7 @@ func (m *Machine) Protested(options []chain.Option, reached bool, now time.Time)
 		m.state = append(m.state, waiting)
 	}
 	if len(m.state) > first {
+		m.extended = true
 		m.closeOption()
 		m.scan, m.last = first, false
 	}
@@ -169,9 +176,10 @@ func (m *Machine) hub() bool {
 	return !m.hubGone && (m.plan.Hooks.Hub == nil || m.plan.Hooks.Hub())
 }
 
-// reserving reports whether an attempt and some time are kept back now.
+// reserving reports whether an attempt and some time are kept back now: for the
+// first protest. A further one takes what is left.
 func (m *Machine) reserving() bool {
-	return m.plan.Hooks.Protest != nil && m.plan.Hooks.Escalate == nil && !m.protested && m.hub()
+	return m.plan.Hooks.Protest != nil && m.plan.Hooks.Escalate == nil && m.protests == 0 && m.hub()
 }
 
 // room is what may be spent now on attempts: calls, and until when.
@@ -184,7 +192,10 @@ func (m *Machine) room() (calls int, until time.Time) {
 }
 
 func (m *Machine) mayProtest(now time.Time) bool {
-	if m.plan.Hooks.Protest == nil && m.plan.Hooks.Escalate == nil || m.protested || !m.hub() {
+	if m.plan.Hooks.Protest == nil && m.plan.Hooks.Escalate == nil || !m.hub() {
+		return false
+	}
+	if m.protests > 0 && (!m.extended || m.protests >= maxProtests) {
 		return false
 	}
 	return m.spent < m.plan.Attempts && now.Before(m.deadline)

@@ -190,7 +190,7 @@ func (w *world) check(x *seen) string {
 		return fmt.Sprintf("%d calls, %d measured, %d of %d settled", len(x.calls), x.measured, x.settled, x.reserved)
 	case x.took > w.plan.Budget+x.slow+w.overtime(x)+time.Second:
 		return fmt.Sprintf("took %v of %v", x.took, w.plan.Budget+x.slow)
-	case x.protests > 1 || x.protests > 0 && !w.hubUp:
+	case x.protests > min(maxProtests, 1+len(w.extension)) || x.protests > 0 && !w.hubUp:
 		return fmt.Sprintf("%d protests", x.protests)
 	case (r.End == Left) && !x.left:
 		return "left although the caller stayed"
