@@ -205,7 +205,7 @@ func (h *Hub) status(addrs []string) Status {
 	s := Status{
 		Kind: "hub", Version: h.cfg.Version, Name: h.cfg.Name, Mesh: h.cfg.Mesh, PeerID: h.PeerID(), Addresses: addrs, Started: h.started.UTC(),
 		Catalogue: CatalogueView{Loaded: h.reloaded.UTC(), Refused: h.unread, Providers: len(h.catalogue.Providers), Primitives: len(h.catalogue.Primitives),
-			Workspaces: len(h.catalogue.Workspaces)},
+			Workspaces: len(h.catalogue.Workspaces) + h.catalogue.Enlisted()},
 		Devices: []DeviceView{}, Conflicts: []ConflictView{}, Chords: []ChordView{}, Chains: h.summaries(), Bodies: bodies, Invitations: len(h.invitations),
 		Learned: learned, Orders: h.orders, Sweeping: len(h.sweep), Refused: map[string]uint64{}, Alarms: append([]Alarm{}, h.alarms...),
 		Ceilings: h.quotaStates(time.Now()),

@@ -46,7 +46,7 @@ func (a *app) catalogCheck(file string) error {
 		Models     int    `json:"models"`
 		Primitives int    `json:"primitives"`
 		Workspaces int    `json:"workspaces"`
-	}{File: file, Valid: true, Providers: len(c.Providers), Primitives: len(c.Primitives), Workspaces: len(c.Workspaces)}
+	}{File: file, Valid: true, Providers: len(c.Providers), Primitives: len(c.Primitives), Workspaces: len(c.Workspaces) + c.Enlisted()}
 	for _, p := range c.Providers {
 		summary.Models += len(p.Models)
 	}

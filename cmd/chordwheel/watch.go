@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +45,35 @@ func readCatalog(file string) (catalog.Catalog, []byte, error) {
 		return catalog.Catalog{}, nil, fmt.Errorf("read the catalogue: %w", err)
 	}
 	c, err := catalog.Parse(file, b)
-	return c, b, err
+	if err != nil {
+		return c, b, err
+	}
+	return enlist(c, b, file+rosterSuffix)
+}
+
+// rosterSuffix names the list of workspaces beside a catalogue.
+const rosterSuffix = ".workspaces"
+
+// enlist adds the list of workspaces, if there is one, and its sum to what tells
+// whether anything changed.
+func enlist(c catalog.Catalog, b []byte, list string) (catalog.Catalog, []byte, error) {
+	f, err := os.OpenFile(list, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, b, nil
+	}
+	if err != nil {
+		return catalog.Catalog{}, b, fmt.Errorf("read the list of workspaces: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return catalog.Catalog{}, b, errors.Join(err, fmt.Errorf("the list of workspaces %s is not a regular file", list))
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return catalog.Catalog{}, b, fmt.Errorf("read the list of workspaces: %w", err)
+	}
+	c, err = c.Enlist(list, f)
+	return c, sum.Sum(b), err
 }
 
 // watchCatalog calls reload with each new, valid content of file, until ctx

@@ -28,6 +28,7 @@ type Catalog struct {
 	primitives map[chain.Primitive]int
 	workspaces map[chain.ScopeID]int
 	agents     map[chain.OptionID]string
+	roster     *roster // nil: no workspace is like another
 }
 
 // place finds a model inside the catalogue.
@@ -263,7 +264,7 @@ func (c *Catalog) Primitive(p chain.Primitive) (Primitive, bool) {
 // plays no part.
 func (c *Catalog) Workspace(scope chain.ScopeID) (w Workspace, known bool) {
 	scope = scope.Base()
-	if i, ok := c.workspaces[scope]; ok {
+	if i := c.Place(scope); i >= 0 {
 		return c.Workspaces[i], true
 	}
 	_, id, _ := strings.Cut(string(scope), ":")
@@ -275,7 +276,7 @@ func (c *Catalog) Place(scope chain.ScopeID) int {
 	if i, ok := c.workspaces[scope]; ok {
 		return i
 	}
-	return -1
+	return c.roster.place(scope)
 }
 
 // Agent gives the DID that the owner declared for an option, or "".
