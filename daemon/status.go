@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/delta"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/bind"
 	"github.com/chordwheel/chordwheel/daemon/control"
@@ -24,7 +25,7 @@ func (d *Daemon) Status() control.Status {
 		Addresses: node.Addrs(), Capabilities: d.capabilities(), Resting: d.resting(now),
 		Hub: control.HubStatus{Joined: isJoined, Reachable: node.HubReachable(), LastError: visit.failure, ReportsWaiting: d.reports.Waiting()},
 		Requests: control.Requests{Total: d.counts.total.Load(), Failed: d.counts.failed.Load(), Protests: d.counts.protests.Load(),
-			Extended: d.counts.extended.Load(), InFlight: d.counts.inFlight.Load(), Attempts: d.counts.attempts.Load(), Dropped: d.reports.Dropped(), Unproven: d.counts.unproven.Load()},
+			Extended: d.counts.extended.Load(), Probes: d.counts.probes.Load(), InFlight: d.counts.inFlight.Load(), Attempts: d.counts.attempts.Load(), Dropped: d.reports.Dropped(), Unproven: d.counts.unproven.Load()},
 	}
 	s.Foreign = d.foreign.status(now)
 	if isJoined {
@@ -82,7 +83,8 @@ func (d *Daemon) Chain(slot chain.Slot) (control.ChainView, error) {
 			resting[r.Option] = r
 		}
 	}
-	for _, o := range d.effective(c.Options()) {
+	view.Own = d.explained(c)
+	for _, o := range d.ordered(c, delta.Conversation{}) {
 		view.Options = append(view.Options, d.optionView(o, slot, resting))
 	}
 	return view, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/delta"
 	"github.com/chordwheel/chordwheel/daemon"
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/orchestrator"
@@ -136,7 +137,7 @@ func (a *app) chainExplain() *cobra.Command {
 	return &cobra.Command{
 		Use:     "explain [SCOPE [PRIMITIVE]]",
 		Short:   "Say why a chain has this order, and what was kept out",
-		Long:    "Ask the hub why the options stand in this order: each one's probability of success,\nthe terms of its cost, its rank on each axis, who put it in and who kept it out.",
+		Long:    "Ask the hub why the options stand in this order: each one's probability of success,\nthe terms of its cost, its rank on each axis, who put it in and who kept it out.\nA device, which --dir may name, says in which order it tries them itself and why.",
 		Example: "  chordwheel chain explain\n  chordwheel chain explain workspace:home llm.chat --json",
 		Args:    cobra.MaximumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -146,7 +147,10 @@ func (a *app) chainExplain() *cobra.Command {
 			}
 			n, err := a.hubNode(c.Context())
 			if err != nil {
-				return fmt.Errorf("%w; the hub's machine explains, a device only shows (chordwheel chain show)", err)
+				if own, errDevice := a.device(c.Context()); errDevice == nil {
+					return a.explainOwn(c.Context(), own, slot)
+				}
+				return err
 			}
 			var raw json.RawMessage
 			if err := n.get(c.Context(), query("/api/v1/explain", slot), &raw); err != nil {
@@ -163,6 +167,26 @@ func (a *app) chainExplain() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// explainOwn says in which order a device tries a chain's options, and why.
+func (a *app) explainOwn(ctx context.Context, n *node, slot chain.Slot) error {
+	var v control.ChainView
+	if err := n.get(ctx, query("/api/v1/chain", slot), &v); err != nil {
+		return err
+	}
+	return a.print(v.Own, func(w io.Writer) {
+		fmt.Fprintf(w, "%s %s  (this device's order beside the hub's)\n\n", v.Head.Scope, v.Head.Primitive)
+		var lines [][]string
+		for _, r := range v.Own {
+			lines = append(lines, []string{strconv.Itoa(r.Place), strconv.Itoa(r.HubAt), string(r.Option), ownValues(r.Hub), ownValues(r.Own), strconv.FormatUint(r.Samples, 10), r.Why})
+		}
+		a.rows(w, []string{"here", "hub", "option", "the hub's", "here", "samples", "because"}, lines)
+	})
+}
+
+func ownValues(v delta.Values) string {
+	return fmt.Sprintf("%.2g s, %.3g %%, index %.0f", v.Latency, v.Reliability*100, v.Index)
 }
 
 func (a *app) writeExplanation(w io.Writer, e orchestrator.Explanation) {

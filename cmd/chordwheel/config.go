@@ -48,6 +48,7 @@ type deviceConfig struct {
 	Builtin    bool          `yaml:"builtin" env:"CHORDWHEEL_BUILTIN"`
 	KeyRing    string        `yaml:"keyring" env:"CHORDWHEEL_KEYRING"`
 	Metered    bool          `yaml:"metered" env:"CHORDWHEEL_METERED"`
+	Explore    bool          `yaml:"explore" env:"CHORDWHEEL_EXPLORE"`
 	Adapters   ast.Node      `yaml:"adapters"`
 	Sharing    sharingConfig `yaml:"sharing"`
 	DeviceID   string        `yaml:"device_id_file" env:"CHORDWHEEL_DEVICE_ID_FILE"`
@@ -78,7 +79,7 @@ type hubConfig struct {
 func defaultDevice(i int, host string) deviceConfig {
 	return deviceConfig{
 		Edge: fmt.Sprintf("127.0.0.1:%d", edgePort+10*i), Admin: fmt.Sprintf("127.0.0.1:%d", adminPort+10*i),
-		Listen: meshAddresses(host, devMeshPort+10*i), MDNS: true, Log: "info", Builtin: true, KeyRing: "file",
+		Listen: meshAddresses(host, devMeshPort+10*i), MDNS: true, Log: "info", Builtin: true, KeyRing: "file", Explore: true,
 		ConnectWait: 5 * time.Second, FirstOutput: time.Minute, Total: 5 * time.Minute,
 	}
 }

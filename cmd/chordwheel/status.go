@@ -149,6 +149,21 @@ func (a *app) hubStatus(ctx context.Context, n *node) error {
 			chains = append(chains, []string{string(c.Scope), string(c.Primitive), join(c.Options), c.Reason})
 		}
 		a.rows(w, []string{"scope", "primitive", "order", "published for"}, chains)
+		if len(s.Ceilings) > 0 {
+			fmt.Fprintln(w)
+			var ceilings [][]string
+			for _, l := range s.Ceilings {
+				used := fmt.Sprintf("$%.4f of $%.2f", float64(l.Spent)/1e6, float64(l.Limit)/1e6)
+				if l.Calls {
+					used = fmt.Sprintf("%d of %d calls", l.Spent, l.Limit)
+				}
+				if l.Breached {
+					used = a.paint(yellow, used+": used up")
+				}
+				ceilings = append(ceilings, []string{l.Account, used, "until " + l.To.Format("2006-01-02")})
+			}
+			a.rows(w, []string{"ceiling", "spent", ""}, ceilings)
+		}
 		for _, conflict := range s.Conflicts {
 			fmt.Fprintln(w, a.paint(yellow, fmt.Sprintf("! %s (%s) waits with the device ID of %s; let it in with: chordwheel approve %s", conflict.Name, conflict.DeviceID, conflict.Holder, conflict.PeerID)))
 		}

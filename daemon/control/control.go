@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/delta"
 )
 
 // Device is the daemon as this package sees it. Its methods may be called from
@@ -112,7 +113,8 @@ type ChainSummary struct {
 type ChainView struct {
 	Source  string       `json:"source"` // "device"
 	Head    chain.Head   `json:"head"`
-	Options []OptionView `json:"options"` // in the order the device would try them now
+	Options []OptionView `json:"options"`       // in the order the device would try them now
+	Own     []delta.Row  `json:"own,omitempty"` // the hub's order and values beside the device's own, and why
 	Rules   chain.Rules  `json:"rules"`
 	Signed  chain.Signed `json:"signed"` // as it was received
 	Stale   bool         `json:"stale"`
@@ -146,6 +148,7 @@ type Requests struct {
 	InFlight int64  `json:"in_flight"`
 	Attempts uint64 `json:"attempts"`
 	Dropped  uint64 `json:"measurements_dropped"`
+	Probes   uint64 `json:"probes"`   // sent while idle
 	Unproven uint64 `json:"unproven"` // answers of peers whose signed statement did not hold
 }
 

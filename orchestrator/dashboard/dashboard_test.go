@@ -15,6 +15,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/orchestrator"
+	"github.com/chordwheel/chordwheel/orchestrator/quota"
 	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
@@ -32,7 +33,8 @@ func (h *hub) Status(context.Context) (orchestrator.Status, error) {
 	s := orchestrator.Status{Kind: "hub", Version: "v1", Name: "mesh of tests", Mesh: "m", PeerID: "12D3KooWHub", Addresses: []string{"/ip4/127.0.0.1/tcp/7411"},
 		Refused: map[string]uint64{"conflict": 2}, Chains: []orchestrator.ChainSummary{{Scope: chain.DefaultScope, Primitive: chain.LLMChat, Seq: 7, Options: []chain.OptionID{"alpha/small", "peer"}}},
 		Conflicts: []orchestrator.ConflictView{{DeviceID: "id", PeerID: "second", Holder: "first", Name: hostile}},
-		Alarms:    []orchestrator.Alarm{{What: "an alarm", Device: hostile}}, DialsAsked: &zero}
+		Alarms:    []orchestrator.Alarm{{What: "an alarm", Device: hostile}}, DialsAsked: &zero,
+		Ceilings: []quota.State{{Account: "key " + hostile, Limit: 30_000_000, Spent: 1_250_000}}}
 	states := []string{"online", "offline", "expired", "revoked"}
 	for i := range h.devices {
 		s.Devices = append(s.Devices, orchestrator.DeviceView{PeerID: chain.PeerID(fmt.Sprintf("12D3KooW%040d", i)), Name: fmt.Sprintf("d%d%s", i, hostile), State: states[i%4],

@@ -21,8 +21,15 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"clock": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
 	"ms":    func(t chain.Instant) string { return t.Time().Format("15:04:05.000") },
 	"f":     func(x float64) string { return fmt.Sprintf("%.4g", x) },
-	"zero":  func(n *uint64) bool { return *n == 0 },
-	"short": func(s any) string { return shorten(fmt.Sprint(s)) },
+	"amount": func(calls bool, n int64) string {
+		if calls {
+			return fmt.Sprint(n)
+		}
+		return fmt.Sprintf("$%.4f", float64(n)/1e6)
+	},
+	"percent": func(share float64) string { return fmt.Sprintf("%.0f %%", share*100) },
+	"zero":    func(n *uint64) bool { return *n == 0 },
+	"short":   func(s any) string { return shorten(fmt.Sprint(s)) },
 }).Parse(source))
 
 // shorten keeps the telling end of an identifier.
