@@ -114,7 +114,11 @@ func (t *Table) service(k *known, w Work, declared time.Duration, now time.Time)
 	}
 	odds := defaultReliability
 	if pool := t.pools[w]; pool != nil {
-		prior = latencyAxis.Value(pool.took, prior, now)
+		if pool.took.Samples > 0 {
+			// As it stands: pulled to the chain's figure again, it would keep whoever
+			// was tried first ahead of those never tried.
+			prior = latencyAxis.Natural(pool.took.Mean)
+		}
 		odds = reliabilityAxis.Value(pool.success, odds, now)
 	}
 	var own record

@@ -164,6 +164,22 @@ func TestALoadedPeerGetsLittle(t *testing.T) {
 	}
 }
 
+// TestWhoeverWasTriedFirstDoesNotStayAhead: work is far quicker than assumed, and
+// there is so little of it that load tells nothing.
+func TestWhoeverWasTriedFirstDoesNotStayAhead(t *testing.T) {
+	for seed := range uint64(10) {
+		boxes := equals(4)
+		for _, b := range boxes {
+			b.service = 50 * time.Millisecond
+		}
+		for name, s := range simulate(seed, 1, time.Second, 100, boxes) {
+			if s < 0.1 || s > 0.4 {
+				t.Errorf("seed %d: %s got %.3f", seed, name, s)
+			}
+		}
+	}
+}
+
 // TestManyDevicesDoNotHerd: each sees the same loads, told 10 s ago.
 func TestManyDevicesDoNotHerd(t *testing.T) {
 	shares := simulate(3, 40, 100*time.Millisecond, 2000, equals(8))
