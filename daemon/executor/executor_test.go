@@ -195,6 +195,7 @@ func TestRefusals(t *testing.T) {
 		{"a request whose time is over", wire.ExecExpired, func(t *testing.T, w *world) { w.request.Expires = chain.InstantOf(w.now) }},
 		{"a request for next year", wire.ExecExpired, func(t *testing.T, w *world) { w.request.Expires = chain.InstantOf(w.now.Add(Ahead)) + 1 }},
 		{"a device that joined nothing", wire.ExecNotMember, func(t *testing.T, w *world) { w.device.joined = false }},
+		{"no membership", wire.ExecNoMembership, func(t *testing.T, w *world) { w.request.Membership = wire.EnvelopeHash(nil) }},
 		{"a membership that nobody signed", wire.ExecNoMembership, func(t *testing.T, w *world) { w.memberKey = other }},
 		{"a membership of another mesh", wire.ExecNoMembership, func(t *testing.T, w *world) { w.member.Mesh = "other" }},
 		{"another membership than the named one", wire.ExecNoMembership, func(t *testing.T, w *world) { w.request.Membership = wire.EnvelopeHash([]byte("x")) }},

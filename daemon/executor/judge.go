@@ -106,6 +106,8 @@ func (e *Executor) shown(own Member, r *wire.ExecRequest, open *wire.ExecOpen, n
 		return m, nil
 	}
 	switch {
+	case bytes.Equal(r.Membership, wire.EnvelopeHash(nil)):
+		return nil, wire.RefuseExec(wire.ExecNoMembership, "the request names no membership")
 	case len(open.Membership) == 0:
 		return nil, wire.RefuseExec(wire.ExecNeed, "the membership is not known here")
 	case !bytes.Equal(wire.EnvelopeHash(open.Membership), r.Membership):

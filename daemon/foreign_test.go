@@ -1,0 +1,666 @@
+package daemon_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/chaintest"
+	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon"
+	"github.com/chordwheel/chordwheel/daemon/adapter"
+	"github.com/chordwheel/chordwheel/daemon/edge"
+	"github.com/chordwheel/chordwheel/daemon/receipt"
+	"github.com/chordwheel/chordwheel/daemon/sharing"
+	"github.com/chordwheel/chordwheel/mesh/exec"
+	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/mesh/sim"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// Canaries: words that must not be where they are looked for.
+const (
+	canaryPayload = "canary-of-the-payload"
+	canaryAnswer  = "canary-of-the-answer"
+)
+
+// play is an adapter that a test scripts.
+type play struct {
+	mu    sync.Mutex
+	calls []adapter.Call
+	run   func(ctx context.Context, c adapter.Call, emit func(walk.Chunk) error) walk.Outcome
+}
+
+func (p *play) Run(ctx context.Context, c adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
+	p.mu.Lock()
+	p.calls = append(p.calls, c)
+	run := p.run
+	p.mu.Unlock()
+	return run(ctx, c, emit)
+}
+
+func (p *play) made() []adapter.Call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls
+}
+
+// says answers with these words, as events or whole.
+func says(words ...string) func(context.Context, adapter.Call, func(walk.Chunk) error) walk.Outcome {
+	return func(_ context.Context, c adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
+		if !c.Request.Stream {
+			words = []string{strings.Join(words, "")}
+		}
+		for _, w := range words {
+			form := `{"choices":[{"index":0,"message":{"content":%q}}]}`
+			if c.Request.Stream {
+				form = `{"choices":[{"index":0,"delta":{"content":%q}}]}`
+			}
+			if err := emit(walk.Chunk{Data: fmt.Appendf(nil, form, w), Meaningful: true}); err != nil {
+				return walk.Outcome{Class: chain.Canceled}
+			}
+		}
+		return walk.Outcome{Class: chain.OK, Input: 3, Output: 2}
+	}
+}
+
+// shop is a device that runs others' work, on a simulated network with peers that
+// are libp2p hosts and nothing of ours.
+type shop struct {
+	*bench
+	play   *play
+	host   host.Host
+	server *exec.Server
+	net    *sim.Net
+	log    *bytes.Buffer
+	policy chaintest.Hub
+}
+
+// inTheShop runs story in a time bubble. options are the device's chain; keep may
+// change its configuration.
+func inTheShop(t *testing.T, options string, keep func(*daemon.Config), story func(t *testing.T, r *shop)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := sim.New(sim.Config{Nodes: 4})
+		t.Cleanup(n.Close)
+		r := &shop{play: &play{run: says("hel", "lo")}, net: n, log: new(bytes.Buffer), policy: chaintest.NewHub()}
+		m := newMemory()
+		r.bench = assemble(t, r.play, func(c *daemon.Config) {
+			c.Chains, c.Marks, c.State = chains{m}, marks{m}, m
+			c.Log = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			if keep != nil {
+				keep(c)
+			}
+		})
+		r.hub.serve(options)
+		if err := r.Join(t.Context(), r.invitation()); err != nil {
+			t.Fatal(err)
+		}
+		<-r.Visited()
+		r.host = r.at(t, 0, chaintest.Key(device))
+		r.server = exec.NewServer(r.hub.events.Executor, slog.New(slog.DiscardHandler))
+		r.host.SetStreamHandler(exec.Protocol, r.server.Serve)
+		t.Cleanup(r.server.Close)
+		story(t, r)
+	})
+}
+
+func (r *shop) at(t *testing.T, i int, key chain.Key) host.Host {
+	t.Helper()
+	h, err := r.net.HostFactory(i)(libp2p.Identity(key.Private()), libp2p.ResourceManager(&network.NullResourceManager{}), libp2p.DisableMetrics())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+// guest is a submitter by hand: it speaks the protocol, and keeps to no rule.
+type guest struct {
+	t      *testing.T
+	r      *shop
+	key    chain.Key
+	host   host.Host
+	member member.Membership
+	issuer chain.Key
+	policy chaintest.Hub
+	body   []byte
+	head   chain.Head
+}
+
+func (r *shop) guest(t *testing.T, i int) *guest {
+	t.Helper()
+	g := &guest{t: t, r: r, key: chaintest.Key(10 + i), policy: r.policy, issuer: r.policy.Key, body: r.hub.body}
+	g.member = member.Membership{Mesh: r.policy.Trust.Mesh, DeviceID: "g", Peer: g.key.PeerID(), Name: fmt.Sprintf("guest-%d", i), Scopes: []chain.ScopeID{chain.DefaultScope, "workspace:far"},
+		Granted: []member.Pattern{"*"}, Issued: chain.InstantOf(time.Now()), Serial: 1}
+	g.head = r.policy.HeadOf(g.body, time.Now())
+	g.host = r.at(t, i, g.key)
+	if err := g.host.Connect(t.Context(), peer.AddrInfo{ID: r.host.ID(), Addrs: r.host.Addrs()}); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// ask makes the request for a payload; change may spoil it.
+func (g *guest) ask(payload string, change func(*wire.ExecRequest)) (*wire.ExecOpen, wire.ExecRequest) {
+	g.t.Helper()
+	sum := sha256.Sum256([]byte(payload))
+	hash, err := receipt.RequestHash([]byte(`{"x":1}`))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	open := &wire.ExecOpen{Body: g.body, Head: g.policy.Sign(g.t, chain.DomainChain, g.head)}
+	if open.Membership, err = member.Issue(g.issuer, g.member); err != nil {
+		g.t.Fatal(err)
+	}
+	r := wire.ExecRequest{
+		Executor: chaintest.PeerID(device), Membership: wire.EnvelopeHash(open.Membership), Head: wire.EnvelopeHash(open.Head), Body: g.head.Body,
+		Option: "peer", Scope: chain.DefaultScope, Primitive: chain.LLMChat, PayloadBytes: int64(len(payload)), PayloadHash: sum[:],
+		TransactionID: "t", Nonce: rand.Text(), RequestHash: hash, RequestID: "req-7", Model: "auto", Stream: true,
+		Attempts: 4, Budget: 30_000, Hop: 1, Expires: chain.InstantOf(time.Now().Add(time.Minute)),
+	}
+	if change != nil {
+		change(&r)
+	}
+	if open.Request, err = g.key.Seal(chain.DomainExecRequest, chaintest.Encode(g.t, r)); err != nil {
+		g.t.Fatal(err)
+	}
+	return open, r
+}
+
+// revocation is a signed list with this guest on it.
+func (g *guest) revocation() []byte {
+	g.t.Helper()
+	now := chain.InstantOf(time.Now())
+	list, err := member.Revoke(g.policy.Key, member.Revocations{Mesh: g.policy.Trust.Mesh, Seq: 1, Issued: now, Ended: []member.Ended{{Peer: g.key.PeerID(), At: now}}})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return list
+}
+
+func (g *guest) stream() network.Stream {
+	g.t.Helper()
+	s, err := g.host.NewStream(g.t.Context(), g.r.host.ID(), exec.Protocol)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return s
+}
+
+// first sends an opening frame, not a byte of a payload, and gives the reply.
+func (g *guest) first(open *wire.ExecOpen) *wire.ExecReply {
+	g.t.Helper()
+	s := g.stream()
+	defer s.Reset()
+	if err := wire.Write(s, open); err != nil {
+		g.t.Fatal(err)
+	}
+	s.SetReadDeadline(time.Now().Add(5 * time.Second))
+	reply := new(wire.ExecReply)
+	if err := wire.Read(bufio.NewReader(s), wire.MaxExecReply, reply); err != nil {
+		g.t.Fatalf("no answer: %v", err)
+	}
+	return reply
+}
+
+// do runs a request as a decent submitter would.
+func (g *guest) do(ctx context.Context, payload string, change func(*wire.ExecRequest)) (chunks []string, request wire.ExecRequest, trailer wire.ExecTrailer, err error) {
+	g.t.Helper()
+	open, request := g.ask(payload, change)
+	trailer, err = exec.Do(ctx, g.stream(), open, []byte(payload), func(data []byte, _, _ bool) error {
+		chunks = append(chunks, string(data))
+		return nil
+	})
+	return chunks, request, trailer, err
+}
+
+const shared = "local/own/m | peer requires=model:m | alpha/big keys=alpha | wide kind=peer via=local,provider"
+
+func TestAPeersWorkIsRunAndSigned(t *testing.T) {
+	inTheShop(t, shared, nil, func(t *testing.T, r *shop) {
+		g := r.guest(t, 1)
+		for _, stream := range []bool{true, false} {
+			chunks, request, trailer, err := g.do(t.Context(), `{"messages":"`+canaryPayload+`"}`, func(q *wire.ExecRequest) { q.Stream = stream })
+			if err != nil || trailer.Class != chain.OK || trailer.Used != 1 || trailer.Option != "local/own/m" || trailer.Model != "m" || trailer.Input != 3 || trailer.Output != 2 {
+				t.Fatalf("%+v, %v", trailer, err)
+			}
+			answer := receipt.NewResponse(chain.LLMChat, stream)
+			for _, c := range chunks {
+				answer.Add([]byte(c))
+			}
+			says := receipt.Statement{TransactionID: "t", Nonce: request.Nonce, SeekerDID: g.key.PeerID().DID(), AgentDID: chaintest.PeerID(device).DID(),
+				RequestHash: request.RequestHash, ResponseHash: answer.Hash()}
+			if trailer.ResponseHash != receipt.ResponseHash("hello", nil) || says.Verify(chaintest.PeerID(device), string(trailer.Signature)) != nil {
+				t.Errorf("what reached the submitter is not what was signed: %+v of %q", trailer, chunks)
+			}
+		}
+		if calls := r.play.made(); len(calls) != 2 || string(calls[0].Request.Body) != `{"messages":"`+canaryPayload+`"}` || calls[0].Request.ID != "req-7" || !calls[0].Request.Stream {
+			t.Errorf("the adapter was called with %+v", calls)
+		}
+		synctest.Wait()
+		if f := r.Status().Foreign; f.Answered != 2 || f.Running != 0 || len(f.Sharing) != 1 || !f.Sharing[0].On || f.Sharing[0].Jobs != sharing.DefaultJobs {
+			t.Errorf("status: %+v", f)
+		}
+		for _, want := range []string{"ran work of a peer", "request_id=req-7", "name=guest-1", "slot=peer", "option=local/own/m"} {
+			if !strings.Contains(r.log.String(), want) {
+				t.Errorf("the log lacks %q:\n%s", want, r.log)
+			}
+		}
+		if strings.Contains(r.log.String(), canaryPayload) {
+			t.Error("the payload is in the log")
+		}
+	})
+}
+
+// TestHostileSubmitters is refused, each by a code of its own, with not one byte of
+// a payload on the way; and all the while a second peer's job runs, and finishes.
+func TestHostileSubmitters(t *testing.T) {
+	inTheShop(t, shared, nil, func(t *testing.T, r *shop) {
+		release := make(chan struct{})
+		r.play.run = func(ctx context.Context, c adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
+			<-release
+			return says("done")(ctx, c, emit)
+		}
+		decent := r.guest(t, 2)
+		var chunks []string
+		var trailer wire.ExecTrailer
+		var failed error
+		var running sync.WaitGroup
+		running.Go(func() { chunks, _, trailer, failed = decent.do(t.Context(), "{}", nil) })
+		time.Sleep(time.Second)
+		if n := r.Status().Foreign.Running; n != 1 {
+			t.Fatalf("%d jobs run", n)
+		}
+		g := r.guest(t, 1)
+		hostile := []struct {
+			name   string
+			want   wire.ExecCode
+			spoil  func(g *guest)
+			change func(*wire.ExecRequest)
+			twist  func(o *wire.ExecOpen)
+		}{
+			{name: "no membership", want: wire.ExecNoMembership, change: func(q *wire.ExecRequest) { q.Membership = wire.EnvelopeHash(nil) }, twist: func(o *wire.ExecOpen) { o.Membership = nil }},
+			{name: "a membership that is named and not shown", want: wire.ExecNeed, twist: func(o *wire.ExecOpen) { o.Membership = nil }},
+			{name: "a membership that nobody signed", want: wire.ExecNoMembership, spoil: func(g *guest) { g.issuer = g.key }},
+			{name: "another peer's membership", want: wire.ExecWrongPeer, spoil: func(g *guest) { g.member.Peer = decent.key.PeerID() }},
+			{name: "another scope's chain", want: wire.ExecForeignChain, spoil: func(g *guest) { g.head.Scope = "workspace:far" }},
+			{name: "an expired chain", want: wire.ExecChainOver, spoil: func(g *guest) { g.head = g.policy.HeadOf(g.body, time.Now().Add(-8*24*time.Hour)) }},
+			{name: "a chain without a slot", want: wire.ExecNoSlot, spoil: func(g *guest) {
+				g.body = g.policy.Body(t, "local/own/m")
+				g.head = g.policy.HeadOf(g.body, time.Now().Add(time.Second))
+			}},
+			{name: "a slot whose capability is lacking", want: wire.ExecLacksCapability, spoil: func(g *guest) {
+				g.body = g.policy.Body(t, "peer requires=model:colossus")
+				g.head = g.policy.HeadOf(g.body, time.Now().Add(time.Second))
+			}},
+			{name: "a header for another executor", want: wire.ExecWrongExecutor, change: func(q *wire.ExecRequest) { q.Executor = decent.key.PeerID() }},
+			{name: "a payload over the limit", want: wire.ExecTooLarge, change: func(q *wire.ExecRequest) { q.PayloadBytes = 32 << 20 }},
+			{name: "a request that has expired", want: wire.ExecExpired, change: func(q *wire.ExecRequest) { q.Expires = chain.InstantOf(time.Now()) }},
+			{name: "a second hop", want: wire.ExecProtocol, change: func(q *wire.ExecRequest) { q.Hop = 2 }},
+			{name: "garbage", want: wire.ExecProtocol, twist: func(o *wire.ExecOpen) { o.Request = []byte("garbage") }},
+		}
+		for _, h := range hostile {
+			spoilt := *g
+			if h.spoil != nil {
+				h.spoil(&spoilt)
+			}
+			open, _ := spoilt.ask("payload", h.change)
+			if h.twist != nil {
+				h.twist(open)
+			}
+			if reply := spoilt.first(open); reply.Refusal == nil || reply.Refusal.Code != h.want {
+				t.Errorf("%s: %+v, want %s", h.name, reply.Refusal, h.want)
+			}
+		}
+		open, _ := g.ask("payload", nil)
+		s := g.stream()
+		if err := wire.Write(s, open); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // it was admitted and waits for the payload
+		if reply := g.first(open); reply.Refusal == nil || reply.Refusal.Code != wire.ExecReplayed {
+			t.Errorf("a replayed header: %+v", reply.Refusal)
+		}
+		s.Reset()
+		open, _ = g.ask("payload", nil)
+		_, err := exec.Do(t.Context(), g.stream(), open, []byte("PAYLOAD"), func([]byte, bool, bool) error { return nil })
+		if !errors.Is(err, &wire.ExecRefusal{Code: wire.ExecPayloadMismatch}) {
+			t.Errorf("a payload that was not signed: %v", err)
+		}
+		r.hub.events.Revoked(g.revocation())
+		synctest.Wait()
+		open, _ = g.ask("payload", nil)
+		if reply := g.first(open); reply.Refusal == nil || reply.Refusal.Code != wire.ExecRevoked {
+			t.Errorf("a revoked membership: %+v", reply.Refusal)
+		}
+		if calls := r.play.made(); len(calls) != 1 {
+			t.Errorf("%d calls: something of a stranger's reached an adapter", len(calls))
+		}
+		close(release)
+		running.Wait()
+		if failed != nil || trailer.Class != chain.OK || !strings.Contains(strings.Join(chunks, ""), "done") {
+			t.Errorf("the second peer's job: %q, %+v, %v", chunks, trailer, failed)
+		}
+		f := r.Status().Foreign
+		for _, h := range hostile {
+			if f.Refused[string(h.want)] == 0 {
+				t.Errorf("status does not count %s: %v", h.want, f.Refused)
+			}
+		}
+	})
+}
+
+// A provider's key goes to the provider. It is in no frame, no trailer and no log.
+func TestKeysNeverTravel(t *testing.T) {
+	inTheShop(t, shared, nil, func(t *testing.T, r *shop) {
+		g := r.guest(t, 1)
+		r.play.run = func(ctx context.Context, c adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
+			if c.Attempt.Option.Kind == chain.Local {
+				return walk.Outcome{Class: chain.Status, Status: 503}
+			}
+			if c.Secret != alphaSecret {
+				t.Errorf("the provider got key %q", c.Secret.Reveal())
+			}
+			return says(canaryAnswer)(ctx, c, emit)
+		}
+		open, _ := g.ask(canaryPayload, func(q *wire.ExecRequest) { q.Option = "wide" })
+		s := g.stream()
+		if err := wire.Write(s, open); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Write([]byte(canaryPayload)); err != nil {
+			t.Fatal(err)
+		}
+		s.SetReadDeadline(time.Now().Add(10 * time.Second))
+		var all bytes.Buffer
+		in := bufio.NewReader(s)
+		for {
+			frame, err := wire.ReadFrame(in, wire.MaxExecReply)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(frame)
+			var reply wire.ExecReply
+			if err := wire.Decode(frame, &reply); err != nil {
+				t.Fatal(err)
+			}
+			if reply.Trailer != nil {
+				if reply.Trailer.Class != chain.OK || reply.Trailer.Option != "alpha/big" || reply.Trailer.Used != 2 {
+					t.Errorf("%+v", reply.Trailer)
+				}
+				break
+			}
+		}
+		s.Close()
+		synctest.Wait()
+		if !strings.Contains(all.String(), canaryAnswer) || strings.Contains(all.String(), alphaSecret.Reveal()) {
+			t.Error("the key is on the stream, or the answer is not")
+		}
+		for _, canary := range []string{alphaSecret.Reveal(), canaryAnswer, canaryPayload} {
+			if strings.Contains(r.log.String(), canary) {
+				t.Errorf("%s is in the log", canary)
+			}
+		}
+	})
+}
+
+func TestTheWalkForAPeer(t *testing.T) {
+	const five = "local/own/m | alpha/1 | alpha/2 | alpha/3 | alpha/4 | alpha/5 | peer requires=model:m | wide kind=peer via=local,provider"
+	t.Run("spends what it was lent and no more, and never protests", func(t *testing.T) {
+		inTheShop(t, five, nil, func(t *testing.T, r *shop) {
+			r.play.run = func(context.Context, adapter.Call, func(walk.Chunk) error) walk.Outcome {
+				return walk.Outcome{Class: chain.Status, Status: 503}
+			}
+			g := r.guest(t, 1)
+			_, _, trailer, err := g.do(t.Context(), "{}", func(q *wire.ExecRequest) { q.Option, q.Attempts = "wide", 3 })
+			if err != nil || trailer.Class != chain.Status || trailer.Used != 3 || len(r.play.made()) != 3 || trailer.Signature != nil {
+				t.Errorf("%+v after %d calls, %v", trailer, len(r.play.made()), err)
+			}
+			if _, protests, _ := r.hub.take(); len(protests) != 0 {
+				t.Errorf("%d protests for others' work", len(protests))
+			}
+		})
+	})
+	t.Run("passes the caller's own error on", func(t *testing.T) {
+		inTheShop(t, five, nil, func(t *testing.T, r *shop) {
+			r.play.run = func(context.Context, adapter.Call, func(walk.Chunk) error) walk.Outcome {
+				return walk.Outcome{Class: chain.CallerError, Status: 400, Answer: &walk.Answer{Status: 400, ContentType: "application/json\n", Body: bytes.Repeat([]byte("x"), 100<<10)}}
+			}
+			g := r.guest(t, 1)
+			_, _, trailer, err := g.do(t.Context(), "{}", nil)
+			if err != nil || trailer.Class != chain.CallerError || trailer.Answer == nil || trailer.Answer.Status != 400 || trailer.Answer.ContentType != "application/json" || len(trailer.Answer.Body) != wire.MaxExecAnswer {
+				t.Errorf("%+v, %v", trailer.Class, err)
+			}
+		})
+	})
+	t.Run("does not use what is for its own data", func(t *testing.T) {
+		inTheShop(t, "local/own/m local-only | alpha/1 | wide kind=peer via=local,provider | peer requires=model:m", nil, func(t *testing.T, r *shop) {
+			g := r.guest(t, 1)
+			_, _, trailer, err := g.do(t.Context(), "{}", func(q *wire.ExecRequest) { q.Option = "wide" })
+			if err != nil || trailer.Option != "alpha/1" {
+				t.Errorf("%+v, %v", trailer, err)
+			}
+			open, _ := g.ask("{}", nil)
+			if reply := g.first(open); reply.Refusal == nil || reply.Refusal.Code != wire.ExecNothingToRun {
+				t.Errorf("%+v", reply)
+			}
+		})
+	})
+	t.Run("says how long everything cools down", func(t *testing.T) {
+		inTheShop(t, five, nil, func(t *testing.T, r *shop) {
+			r.play.run = func(context.Context, adapter.Call, func(walk.Chunk) error) walk.Outcome {
+				return walk.Outcome{Class: chain.RateLimited, Status: 429, RetryAfter: 90 * time.Second, HasRetryAfter: true}
+			}
+			g := r.guest(t, 1)
+			_, _, trailer, err := g.do(t.Context(), "{}", nil)
+			if err != nil || trailer.Class != chain.RateLimited || !trailer.HasRetryAfter || trailer.RetryAfter.Duration() != 90*time.Second || trailer.Used != 1 {
+				t.Errorf("%+v, %v", trailer, err)
+			}
+			_, _, trailer, err = g.do(t.Context(), "{}", nil)
+			if err != nil || trailer.Class != chain.Cooling || trailer.Used != 0 || trailer.RetryAfter <= 0 {
+				t.Errorf("a second time: %+v, %v", trailer, err)
+			}
+		})
+	})
+}
+
+// A submitter that leaves is noticed by a silent adapter at once, and nothing is
+// held against the option.
+func TestASubmitterLeaves(t *testing.T) {
+	for name, stream := range map[string]bool{"before the first word": true, "of a plain answer": false} {
+		t.Run(name, func(t *testing.T) {
+			inTheShop(t, shared, nil, func(t *testing.T, r *shop) {
+				var seen time.Time
+				r.play.run = func(ctx context.Context, _ adapter.Call, _ func(walk.Chunk) error) walk.Outcome {
+					<-ctx.Done()
+					seen = time.Now()
+					return walk.Outcome{Class: chain.Canceled}
+				}
+				g := r.guest(t, 1)
+				ctx, leave := context.WithCancel(t.Context())
+				var left time.Time
+				time.AfterFunc(3*time.Second, func() { left = time.Now(); leave() })
+				if _, _, _, err := g.do(ctx, "{}", func(q *wire.ExecRequest) { q.Stream = stream }); !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if seen.IsZero() || seen.Sub(left) > time.Second {
+					t.Errorf("the adapter saw it %v after", seen.Sub(left))
+				}
+				s := r.Status()
+				if s.Foreign.Left != 1 || s.Foreign.Failed != 0 || s.Foreign.Running != 0 || len(s.Resting) != 0 {
+					t.Errorf("%+v, resting %v", s.Foreign, s.Resting)
+				}
+			})
+		})
+	}
+}
+
+// A caller that does not read holds the adapter up, and no more than a window is
+// ever on its way.
+func TestBackpressureReachesTheAdapter(t *testing.T) {
+	inTheShop(t, shared, nil, func(t *testing.T, r *shop) {
+		emitted := 0
+		r.play.run = func(_ context.Context, _ adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
+			for range 100 {
+				if err := emit(walk.Chunk{Data: bytes.Repeat([]byte("x"), 4<<10), Meaningful: true}); err != nil {
+					return walk.Outcome{Class: chain.Canceled}
+				}
+				emitted++
+			}
+			return walk.Outcome{Class: chain.OK}
+		}
+		g := r.guest(t, 1)
+		open, _ := g.ask("{}", nil)
+		s := g.stream()
+		if err := wire.Write(s, open); err != nil {
+			t.Fatal(err)
+		}
+		s.Write([]byte("{}")) // and never a grant
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if emitted == 0 || emitted > exec.Window/(4<<10) {
+			t.Errorf("%d chunks of 4 KiB were taken from the adapter", emitted)
+		}
+		s.Reset()
+	})
+}
+
+func TestTheOwnersWillIsObeyed(t *testing.T) {
+	refused := func(t *testing.T, g *guest, want wire.ExecCode) *wire.ExecRefusal {
+		t.Helper()
+		open, _ := g.ask("{}", nil)
+		reply := g.first(open)
+		if reply.Refusal == nil || reply.Refusal.Code != want {
+			t.Fatalf("%+v, want %s", reply.Refusal, want)
+		}
+		return reply.Refusal
+	}
+	t.Run("paused, also after a restart, until resumed", func(t *testing.T) {
+		inTheShop(t, shared, nil, func(t *testing.T, r *shop) {
+			g := r.guest(t, 1)
+			if err := r.Pause(time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			no := refused(t, g, wire.ExecSharingOff)
+			if back := no.ComeBack.Duration(); back < 59*time.Minute || back > time.Hour {
+				t.Errorf("come back in %v", back)
+			}
+			if s := r.Status().Foreign.Sharing[0]; s.On || s.Back == nil || !strings.Contains(s.Why, "paused") {
+				t.Errorf("%+v", s)
+			}
+			if err := r.Resume(); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, _, err := g.do(t.Context(), "{}", nil); err != nil {
+				t.Error(err)
+			}
+			if err := r.Pause(time.Now().Add(-time.Hour)); err == nil {
+				t.Error("a pause that is over")
+			}
+			r.Pause(time.Time{})
+		})
+		synctest.Test(t, func(t *testing.T) {
+			b := bare(t, newMemory())
+			if err := b.Pause(time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+			b.hub.serve(shared)
+			if err := b.Join(t.Context(), b.invitation()); err != nil {
+				t.Fatal(err)
+			}
+			b.memory.files["joined.cbor"] = bytes.Clone(b.memory.files["joined.cbor"])
+			if s := restarted(t, b).Status().Foreign.Sharing; len(s) != 1 || s[0].On {
+				t.Errorf("%+v", s)
+			}
+		})
+	})
+	t.Run("idle: not while its owner asks something", func(t *testing.T) {
+		inTheShop(t, shared, func(c *daemon.Config) { c.Sharing.Mode = sharing.Idle }, func(t *testing.T, r *shop) {
+			g := r.guest(t, 1)
+			if _, _, _, err := g.do(t.Context(), "{}", nil); err != nil {
+				t.Error(err)
+			}
+			if _, _, err := r.ask(edge.Work{}); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, g, wire.ExecSharingOff)
+			time.Sleep(sharing.Patience)
+			if _, _, _, err := g.do(t.Context(), "{}", nil); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("no more jobs than it said, busy at once", func(t *testing.T) {
+		inTheShop(t, shared, func(c *daemon.Config) { c.Sharing.Jobs = 1 }, func(t *testing.T, r *shop) {
+			release := make(chan struct{})
+			r.play.run = func(ctx context.Context, c adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
+				<-release
+				return says("x")(ctx, c, emit)
+			}
+			g, second := r.guest(t, 1), r.guest(t, 2)
+			var running sync.WaitGroup
+			running.Go(func() {
+				if _, _, _, err := g.do(t.Context(), "{}", nil); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second)
+			before := time.Now()
+			refused(t, second, wire.ExecBusy)
+			if took := time.Since(before); took > 50*time.Millisecond { // of the bubble: round trips alone
+				t.Errorf("busy after %v", took)
+			}
+			close(release)
+			running.Wait()
+		})
+	})
+}
+
+// A device that stops finishes what it runs for others, and takes no more.
+func TestAStopWaitsForOthersWork(t *testing.T) {
+	inTheShop(t, shared, nil, func(t *testing.T, r *shop) {
+		r.play.run = func(ctx context.Context, c adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
+			time.Sleep(5 * time.Second)
+			return says("x")(ctx, c, emit)
+		}
+		g := r.guest(t, 1)
+		var running sync.WaitGroup
+		running.Go(func() {
+			if _, _, trailer, err := g.do(t.Context(), "{}", nil); err != nil || trailer.Class != chain.OK {
+				t.Errorf("%+v, %v", trailer, err)
+			}
+		})
+		time.Sleep(time.Second)
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		r.Drain(ctx)
+		if took := time.Since(began); took < 3*time.Second || took > 6*time.Second {
+			t.Errorf("it waited for %v", took)
+		}
+		running.Wait()
+		open, _ := g.ask("{}", nil)
+		if reply := g.first(open); reply.Refusal == nil || reply.Refusal.Code != wire.ExecShutdown {
+			t.Errorf("%+v", reply)
+		}
+	})
+}
