@@ -24,6 +24,9 @@ type worker struct {
 	run   func(context.Context) // where set, before the answer
 }
 
+// endless is work whose answer has no end.
+var endless = []byte("endless")
+
 func newWorker() *worker { return &worker{has: map[string]bool{}} }
 
 func (w *worker) Admit(_ context.Context, from chain.PeerID, open *wire.ExecOpen) (exec.Job, error) {
@@ -69,6 +72,8 @@ func (j *task) Terms() exec.Terms {
 func (j *task) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.ExecTrailer {
 	if j.worker.run != nil {
 		j.worker.run(ctx)
+	}
+	for bytes.Equal(payload, endless) && emit(make([]byte, 4096), true, false) == nil {
 	}
 	if emit(payload, true, false) != nil {
 		return wire.ExecTrailer{Class: chain.Canceled}
@@ -242,4 +247,43 @@ func connected(t testing.TB, addr string, work exec.Executor) (a, b *rim) {
 		t.Fatal(err)
 	}
 	return a, b
+}
+
+// Work that nobody takes the answers of disturbs neither the session with the hub
+// nor others' work on the same connection.
+func TestStuckReadersAndTheSpoke(t *testing.T) {
+	run(t, 1, func(t *testing.T, w *world) {
+		work := newWorker()
+		b := w.device(2, func(c *mesh.DeviceConfig) { c.Executor = work })
+		defer b.Close()
+		a := w.devices[0]
+		if err := a.Link(t.Context(), b.Device); err != nil {
+			t.Fatal(err)
+		}
+		visit := func() time.Duration {
+			at := time.Now()
+			if _, err := a.Report(t.Context(), wire.Report{BootID: "b"}); err != nil {
+				t.Error(err)
+			}
+			if _, err := a.order(t.Context(), t, b.PeerID(), []byte("small")); err != nil {
+				t.Error(err)
+			}
+			return time.Since(at)
+		}
+		visit() // the hub's session, and what the executor has to know
+		before := visit()
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		for range exec.StreamsPerPeer - 1 {
+			group.Go(func() {
+				_, _ = a.Exec(ctx, b.PeerID(), order(t, a.key, b.PeerID(), endless), endless, func([]byte, bool, bool) error { <-ctx.Done(); return ctx.Err() })
+			})
+		}
+		time.Sleep(20 * time.Second) // as much has crossed as ever will
+		if during := visit(); during > before*3/2 {
+			t.Errorf("%s, without stuck readers %s", during, before)
+		}
+		cancel()
+		group.Wait()
+	})
 }

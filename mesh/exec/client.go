@@ -42,13 +42,15 @@ func Do(ctx context.Context, stream network.Stream, open *wire.ExecOpen, payload
 	first := make([]byte, 0, binary.MaxVarintLen32+len(frame)+n)
 	first = append(append(binary.AppendUvarint(first, uint64(len(frame))), frame...), payload[:n]...)
 	_, err = stream.Write(first) // an earlier read would send the handshake alone
-	in := &inbox{ready: make(chan struct{}, 1)}
+	in := newInbox(stream)
 	var reader sync.WaitGroup
-	reader.Go(func() { in.read(stream) })
-	if err == nil && n < len(payload) {
-		_, _ = stream.Write(payload[n:]) // where it fails, the reader learns why
+	if rest := payload[n:]; err == nil && len(rest) > 0 {
+		reader.Go(in.read)
+		_, _ = stream.Write(rest) // where it fails, the reader learns why
+	} else if last := in.one(); !last { // no other goroutine is in the way of the first chunk
+		reader.Go(in.read)
 	}
-	trailer, err := in.take(stream, emit)
+	trailer, err := in.take(emit)
 	if err == nil && stop() {
 		_ = stream.SetDeadline(time.Now().Add(writeTimeout))
 		_ = stream.Close()
@@ -65,7 +67,9 @@ func Do(ctx context.Context, stream network.Stream, open *wire.ExecOpen, payload
 // inbox is what the executor sent and the caller did not take yet: at most Window
 // bytes of data, and how it ended.
 type inbox struct {
-	ready chan struct{} // room for one
+	stream network.Stream
+	in     *bufio.Reader
+	ready  chan struct{} // room for one
 
 	mu    sync.Mutex
 	queue []received
@@ -81,27 +85,32 @@ type received struct {
 
 var errOverCredit = fmt.Errorf("%w: it sent more than was granted", wire.ErrMessage)
 
+func newInbox(stream network.Stream) *inbox {
+	return &inbox{stream: stream, in: bufio.NewReaderSize(stream, 4096), ready: make(chan struct{}, 1)}
+}
+
 // read reads until the trailer, a refusal or the end of the stream, whatever the
 // caller does meanwhile.
-func (i *inbox) read(stream network.Stream) {
-	in := bufio.NewReaderSize(stream, 4096)
-	for !i.add(readReply(in)) {
+func (i *inbox) read() {
+	for !i.one() {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.err != nil && !isRemote(i.err) {
-		_ = stream.ResetWithError(network.StreamProtocolViolation) // frees a writer that waits
+		_ = i.stream.ResetWithError(network.StreamProtocolViolation) // frees a writer that waits
 	} else if i.end != nil && i.end.Refusal != nil {
-		_ = stream.SetWriteDeadline(time.Now()) // the payload is of no more use
+		_ = i.stream.SetWriteDeadline(time.Now()) // the payload is of no more use
 	}
 }
 
-func readReply(in *bufio.Reader) (reply wire.ExecReply, size int, err error) {
-	b, err := wire.ReadFrame(in, wire.MaxExecReply)
+// one reads one frame and reports whether it was the last.
+func (i *inbox) one() (last bool) {
+	var reply wire.ExecReply
+	b, err := wire.ReadFrame(i.in, wire.MaxExecReply)
 	if err == nil {
 		err = wire.Decode(b, &reply)
 	}
-	return reply, len(b), err
+	return i.add(reply, len(b), err)
 }
 
 // add takes over what was read and reports whether it was the last.
@@ -154,7 +163,7 @@ func (i *inbox) taken(n int64) {
 }
 
 // take gives the caller chunk after chunk, and grants what was taken.
-func (i *inbox) take(stream network.Stream, emit Emit) (wire.ExecTrailer, error) {
+func (i *inbox) take(emit Emit) (wire.ExecTrailer, error) {
 	var chunk []byte // of parts
 	var owed int64
 	began := false
@@ -180,8 +189,8 @@ func (i *inbox) take(stream network.Stream, emit Emit) (wire.ExecTrailer, error)
 		}
 		if owed += r.cost; owed >= grantAfter {
 			i.taken(owed) // before it is said: the executor may use it at once
-			_ = stream.SetWriteDeadline(time.Now().Add(writeTimeout))
-			_, _ = stream.Write(binary.AppendUvarint(nil, uint64(owed))) // where it fails, the reader learns why
+			_ = i.stream.SetWriteDeadline(time.Now().Add(writeTimeout))
+			_, _ = i.stream.Write(binary.AppendUvarint(nil, uint64(owed))) // where it fails, the reader learns why
 			owed = 0
 		}
 	}

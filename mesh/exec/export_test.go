@@ -23,9 +23,9 @@ func (s *Server) ServeAs(from peer.ID, stream network.Stream) error {
 
 // Take gives emit what an executor's bytes hold, as [Do] does.
 func Take(stream network.Stream, emit Emit) (wire.ExecTrailer, error) {
-	in := &inbox{ready: make(chan struct{}, 1)}
-	in.read(stream)
-	return in.take(stream, emit)
+	in := newInbox(stream)
+	in.read()
+	return in.take(emit)
 }
 
 // ReadGrants takes grants after sent bytes went out, and gives how many are ahead
