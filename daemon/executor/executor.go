@@ -3,7 +3,7 @@
 // decides over signed bytes, before a payload is read, and keeps count of what it
 // admitted. It knows no stream, runs nothing, and asks what it must know of the
 // device through [Device] and [Sharing]. The checks and their order stand in
-// docs/exec.md.
+// docs/executor.md.
 package executor
 
 import (
