@@ -58,14 +58,15 @@ type Hub struct {
 	outbox   *outbox
 
 	// channels in
-	asks  chan func()   // capacity 0: who asks waits for the loop
+	turn  chan struct{} // capacity 1: who has put something in may touch the state below
+	poke  chan struct{} // capacity 1: the loop has something to wait for that it did not have
 	ready chan struct{} // closed by Start
 	stop  chan struct{}
 	done  chan struct{} // closed when the loop ended
 	life  sync.Mutex    // start and close
 	up    bool
 
-	// state of the loop
+	// state, for whoever has the turn
 	catalogue    catalog.Catalog
 	fleet        *fleet.Fleet
 	book         *learn.Book
@@ -116,7 +117,7 @@ func New(cfg Config) (*Hub, error) {
 		cfg: cfg, log: cfg.Log, trust: chain.Trust{Mesh: cfg.Mesh, Orchestrator: cfg.Key.PeerID()},
 		bodies: cfg.Storage.Bucket(bucketBodies), editions: cfg.Storage.Bucket(bucketEditions),
 		oplog: newOplog(), outbox: newOutbox(cfg.Log),
-		asks: make(chan func()), ready: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
+		turn: make(chan struct{}, 1), poke: make(chan struct{}, 1), ready: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
 		catalogue: cfg.Catalogue, fleet: fleet.New(), book: learn.NewBook(),
 		press: publish.New(cfg.Key, cfg.Mesh, numbers), desk: escalate.NewDesk(), quota: quota.New(),
 		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{},
@@ -169,6 +170,7 @@ func (h *Hub) Close() error {
 	h.up = false
 	close(h.stop)
 	<-h.done
+	h.turn <- struct{}{} // for good: nobody else gets it any more
 	h.outbox.close()
 	return h.keepLearned()
 }
@@ -187,55 +189,91 @@ func (h *Hub) loop() {
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
 	for {
-		again.Reset(h.untilAgain())
+		h.turn <- struct{}{}
+		wait, sweeping := h.untilAgain(), h.sweeping()
+		<-h.turn
+		again.Reset(wait)
+		var due func()
 		select {
 		case <-h.stop:
 			return
-		case ask := <-h.asks:
-			ask()
+		case <-h.poke:
+			continue
 		case <-keep.C:
-			if err := h.keepLearned(); err != nil {
-				h.log.Error("keeping what was learned failed", "error", err)
+			due = func() {
+				if err := h.keepLearned(); err != nil {
+					h.log.Error("keeping what was learned failed", "error", err)
+				}
 			}
 		case <-resolve.C:
-			h.expireTopics()
-			if err := h.adjustCeilings(time.Now()); err != nil {
-				h.log.Error("keeping the multipliers of ceilings failed", "error", err)
-			}
-			if err := h.resolveAll(); err != nil {
-				h.log.Error("publishing failed", "error", err)
-			}
-			h.keepEditions()
+			due = h.lookOverAll
 		case <-again.C:
-			h.lookAgain()
-		case <-h.sweeping():
-			h.sweepOn()
+			due = h.lookAgain
+		case <-sweeping:
+			due = h.sweepOn
 		}
+		h.turn <- struct{}{}
+		due()
+		<-h.turn
 	}
 }
 
-// ask runs f in the loop and gives what it returned.
-func ask[T any](ctx context.Context, h *Hub, f func() (T, error)) (T, error) {
-	type answer struct {
-		value T
-		err   error
+// lookOverAll is for what changes also without news.
+func (h *Hub) lookOverAll() {
+	h.expireTopics()
+	if err := h.adjustCeilings(time.Now()); err != nil {
+		h.log.Error("keeping the multipliers of ceilings failed", "error", err)
 	}
-	answers := make(chan answer, 1) // the loop never waits for a caller that left
+	if err := h.resolveAll(); err != nil {
+		h.log.Error("publishing failed", "error", err)
+	}
+	h.keepEditions()
+}
+
+// ask runs f when it is the caller's turn and gives what it returned. It runs on
+// the caller's goroutine: waking another for each question costs more than most
+// answers do.
+func ask[T any](ctx context.Context, h *Hub, f func() (T, error)) (T, error) {
 	var none T
 	select {
 	case <-h.ready:
 	default:
 		return none, &spoke.Refusal{Code: spoke.CodeShutdown, Message: "the hub is starting: come back", ComeBack: time.Second}
 	}
+	stopping := spoke.Refuse(spoke.CodeShutdown, "the hub is stopping: come back")
 	select {
-	case h.asks <- func() { value, err := f(); h.keepEditions(); answers <- answer{value, err} }:
+	case <-h.stop:
+		return none, stopping
+	default:
+	}
+	select {
+	case h.turn <- struct{}{}:
 	case <-ctx.Done():
 		return none, ctx.Err()
 	case <-h.done:
-		return none, spoke.Refuse(spoke.CodeShutdown, "the hub is stopping: come back")
+		return none, stopping
 	}
-	a := <-answers
-	return a.value, a.err
+	defer func() { <-h.turn }()
+	before := h.agenda()
+	value, err := f()
+	h.keepEditions()
+	if h.agenda() != before {
+		select {
+		case h.poke <- struct{}{}:
+		default: // it is awake already
+		}
+	}
+	return value, err
+}
+
+// agenda is what the loop's waiting depends on.
+type agenda struct {
+	soonest, nextLook time.Time
+	fresh, sweeping   bool
+}
+
+func (h *Hub) agenda() agenda {
+	return agenda{h.soonest, h.nextLook, len(h.fresh) > 0, len(h.sweep) > 0}
 }
 
 // PeerID is the hub's identity.

@@ -261,12 +261,15 @@ func (h *Hub) count(slot chain.Slot) *protestCount {
 	return c
 }
 
+// replyFrame is what the answer to a protest takes beside its content, about.
+const replyFrame = 16
+
 // Protest answers a device whose chain is exhausted: a withheld option, signed
 // for this protest alone, or a final no with its reason.
 func (h *Hub) Protest(ctx context.Context, from chain.PeerID, p wire.Protest) (wire.ProtestReply, error) {
 	return ask(ctx, h, func() (wire.ProtestReply, error) {
 		reply, err := h.protest(from, &p)
-		op := Operation{Kind: "protest", Peer: from, Slot: p.Slot.String(), Bytes: size(&reply), Request: p.Nonce}
+		op := Operation{Kind: "protest", Peer: from, Slot: p.Slot.String(), Bytes: len(reply.Extension) + len(reply.Reason) + replyFrame, Request: p.Nonce}
 		if err == nil && reply.Extension == nil {
 			op.Outcome, op.Detail = "final_no", reply.Reason
 		}
