@@ -282,7 +282,7 @@ func TestNoLeaseNoUse(t *testing.T) {
 		b.hub.set(true)
 		b.hub.set(false)
 		synctest.Wait()
-		if len(asks) != 1 || len(asks[0].Asks) != 3 {
+		if len(asks) != 1 || len(asks[0].Asks) != 2 {
 			t.Fatalf("asked %+v", asks)
 		}
 		var got []string

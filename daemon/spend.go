@@ -265,7 +265,7 @@ func (d *Daemon) asks(now time.Time) (list []wire.LeaseAsk) {
 		}
 		for _, o := range d.effective(c.Options()) {
 			for _, a := range o.Accounts {
-				if asked[a.Name] || !d.canSpend(&o) || len(list) >= maxAsks {
+				if asked[a.Name] || !d.canSpend(&o) || a.Key != "" && d.cfg.Keys.Generation(a.Key) == 0 || len(list) >= maxAsks {
 					continue
 				}
 				least := int64(1)
