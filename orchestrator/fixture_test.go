@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +26,12 @@ import (
 	"github.com/chordwheel/chordwheel/orchestrator/catalog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(bigHub); dir != "" {
+		os.Exit(runBig(dir))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // declared is the catalogue of most tests: two providers and one that is withheld.
 const declared = `

@@ -11,6 +11,7 @@ import (
 	"github.com/chordwheel/chordwheel/orchestrator/catalog"
 	"github.com/chordwheel/chordwheel/orchestrator/escalate"
 	"github.com/chordwheel/chordwheel/orchestrator/learn"
+	"github.com/chordwheel/chordwheel/orchestrator/publish"
 	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
@@ -21,7 +22,7 @@ const (
 	sweepTurn  = 5 * time.Millisecond
 	lookEvery  = time.Second // how often reports can make the hub look over one order
 	lookShare  = 20          // one part in so many of the time goes into looking orders over
-	memoLasts  = time.Second
+	memoLasts  = time.Minute
 	maxResults = 1 << 14
 )
 
@@ -37,10 +38,9 @@ type class struct {
 // result is what a class resolves to.
 type result struct {
 	resolution resolve.Resolution
-	rules      chain.Rules
-	input      string    // fingerprint
-	until      time.Time // a suspect mark may end by itself
-	ok         bool      // there is a chain
+	offer      *publish.Prepared // nil: there is no chain
+	err        error             // why the offer could not be prepared
+	until      time.Time         // a suspect mark may end by itself
 	plan       *escalate.Plan
 }
 
@@ -61,16 +61,18 @@ func (h *Hub) resolution(slot chain.Slot, now time.Time) *result {
 	if m := &h.memo; m.results == nil || m.news != h.news || now.Before(m.at) || now.Sub(m.at) > memoLasts || len(m.results) >= maxResults {
 		*m = memo{results: map[class]*result{}, at: now, news: h.news}
 	}
-	if have := h.memo.results[c]; shared && have != nil {
+	if have := h.memo.results[c]; shared && have != nil && (have.until.IsZero() || now.Before(have.until)) {
 		return have
 	}
 	res := &result{}
 	if in, rules, ok := h.input(slot, now); ok {
-		res.resolution, res.rules = resolve.Order(in), rules
+		res.resolution = resolve.Order(in)
 		h.orders++
 		var suspects []chain.OptionID
 		suspects, res.until = h.suspects(in, now)
-		res.input, res.ok = fingerprint(in, rules, suspects), len(res.resolution.Options) > 0
+		if len(res.resolution.Options) > 0 {
+			res.offer, res.err = publish.Prepare(res.resolution, rules, fingerprint(in, rules, suspects))
+		}
 	}
 	if shared {
 		h.memo.results[c] = res
@@ -105,11 +107,13 @@ func (h *Hub) resolveSlot(slot chain.Slot) error {
 	now := time.Now()
 	delete(h.again, slot)
 	res := h.resolution(slot, now)
-	if !res.ok {
+	if res.err != nil {
+		return res.err
+	}
+	if res.offer == nil {
 		return h.withdraw(slot)
 	}
-	res.resolution.Slot = slot
-	out, err := h.press.Offer(res.resolution, res.rules, res.input, now)
+	out, err := h.press.OfferPrepared(slot, res.offer, now)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,21 @@ import (
 // The values below are what the dashboard and the command show. Their JSON names
 // are a contract: docs/orchestrator.md lists them.
 
+// Overview is the work that a hub has, in numbers.
+type Overview struct {
+	Devices, Editions, Bodies int
+	Sweeping                  int    // scopes still to be looked over
+	Orders                    uint64 // worked out since the start
+}
+
+// Overview tells what Status tells without a word for each device and chain.
+func (h *Hub) Overview(ctx context.Context) (Overview, error) {
+	return ask(ctx, h, func() (Overview, error) {
+		editions, bodies := h.press.Counts()
+		return Overview{h.fleet.Count(), editions, bodies, len(h.sweep), h.orders}, nil
+	})
+}
+
 // Status is the hub at a glance.
 type Status struct {
 	Kind        string            `json:"kind"` // "hub"

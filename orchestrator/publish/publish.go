@@ -134,32 +134,53 @@ type Outcome struct {
 // changed, any difference is published at once. When Offer returns, the
 // sequence number of what it published is durable.
 func (p *Press) Offer(r resolve.Resolution, rules chain.Rules, input string, now time.Time) (Outcome, error) {
-	slot := r.Slot
-	bytes, err := encode(chain.Body{Primitive: slot.Primitive, Options: r.Options, Rules: rules})
+	o, err := Prepare(r, rules, input)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("publish %s: %w", slot, err)
+		return Outcome{}, err
 	}
-	cid := chain.CIDOf(bytes)
+	return p.OfferPrepared(r.Slot, o, now)
+}
+
+// Prepared is an offer with its bytes, for one slot or for many that are alike.
+type Prepared struct {
+	resolution resolve.Resolution
+	bytes      []byte
+	cid        chain.CID
+	input      string
+}
+
+// Prepare makes the bytes of an offer; the arguments are those of Offer.
+func Prepare(r resolve.Resolution, rules chain.Rules, input string) (*Prepared, error) {
+	bytes, err := encode(chain.Body{Primitive: r.Slot.Primitive, Options: r.Options, Rules: rules})
+	if err != nil {
+		return nil, fmt.Errorf("publish %s: %w", r.Slot, err)
+	}
+	return &Prepared{r, bytes, chain.CIDOf(bytes), input}, nil
+}
+
+// OfferPrepared is Offer for a slot of the same primitive as was prepared for.
+func (p *Press) OfferPrepared(slot chain.Slot, o *Prepared, now time.Time) (Outcome, error) {
+	bytes, cid, input := o.bytes, o.cid, o.input
 	e := p.issues[slot]
 	switch {
 	case e == nil:
-		return p.publish(slot, bytes, input, First, now)
+		return p.publish(slot, bytes, cid, input, First, now)
 	case e.Body == cid:
 		if e.Input != input {
 			p.issues[slot] = p.noted(e, input)
 		}
 		return Outcome{}, nil
 	case e.Input != input:
-		return p.publish(slot, bytes, input, Input, now)
+		return p.publish(slot, bytes, cid, input, Input, now)
 	}
-	reason, ok := p.worth(e, &r)
+	reason, ok := p.worth(e, &o.resolution)
 	if !ok {
 		return Outcome{}, nil
 	}
 	if due := p.Due(slot); now.Before(due) {
 		return Outcome{Again: due}, nil
 	}
-	return p.publish(slot, bytes, input, reason, now)
+	return p.publish(slot, bytes, cid, input, reason, now)
 }
 
 // noted gives an issue under another input that led to the same body.
@@ -246,8 +267,8 @@ func odds(p chain.PPM) float64 {
 	return (1 - share) / share
 }
 
-func (p *Press) publish(slot chain.Slot, bytes []byte, input string, reason Reason, now time.Time) (Outcome, error) {
-	cid, old := chain.CIDOf(bytes), p.issues[slot]
+func (p *Press) publish(slot chain.Slot, bytes []byte, cid chain.CID, input string, reason Reason, now time.Time) (Outcome, error) {
+	old := p.issues[slot]
 	e := issue{Body: cid, Input: input, At: chain.InstantOf(now), Reason: reason, Issued: chain.InstantOf(now)}
 	if old != nil {
 		e.Previous, e.estimated = old.Body, old.estimated
@@ -434,7 +455,7 @@ func (p *Press) Head(slot chain.Slot, now time.Time) (head []byte, body []byte, 
 		return nil, nil, fmt.Errorf("chain of %s: %w", slot, ErrNoChain)
 	}
 	if e.Issued > chain.InstantOf(now.Add(chain.Leeway/2)) {
-		if _, err := p.publish(slot, p.bodies[e.Body].bytes, e.Input, Clock, now); err != nil {
+		if _, err := p.publish(slot, p.bodies[e.Body].bytes, e.Body, e.Input, Clock, now); err != nil {
 			return nil, nil, err
 		}
 		e = p.issues[slot]
@@ -498,7 +519,7 @@ func (p *Press) Learn(slot chain.Slot, claim chain.Mark, envelope []byte, now ti
 		p.issues[slot] = &c
 		return true, nil
 	}
-	out, err := p.publish(slot, p.bodies[e.Body].bytes, e.Input, Evidence, now)
+	out, err := p.publish(slot, p.bodies[e.Body].bytes, e.Body, e.Input, Evidence, now)
 	return out.Published, err
 }
 
