@@ -59,6 +59,7 @@ type hub struct {
 	topics    []wire.TopicKey
 	announced []wire.Announce
 	granted   []member.Pattern
+	rules     chain.Rules
 	*others
 }
 
@@ -68,7 +69,7 @@ var errAway = errors.New("no route to the hub")
 func (h *hub) serve(options string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.body = h.policy.Body(h.t, options)
+	h.body = h.policy.BodyWith(h.t, options, h.rules)
 	h.head = h.policy.Head(h.t, h.body, time.Now())
 }
 

@@ -4,15 +4,18 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/chaintest"
 	"github.com/chordwheel/chordwheel/daemon/receipt"
 	"github.com/chordwheel/chordwheel/mesh"
+	"github.com/chordwheel/chordwheel/mesh/exchange"
 	"github.com/chordwheel/chordwheel/mesh/exec"
 	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/mesh/wire"
@@ -37,6 +40,7 @@ type box struct {
 	runs     func(ctx context.Context, r wire.ExecRequest, emit exec.Emit) (wire.ExecTrailer, error)
 	forge    func(*wire.ExecTrailer)
 	dead     bool                     // there is no connection, or none that carries anything
+	refuses  bool                     // pings are refused
 	mute     bool                     // pings get lost as well
 	heads    []wire.Held              // what it says that it caches
 	chains   map[chain.Slot][2][]byte // what it gives: head, body
@@ -119,8 +123,11 @@ func (o *others) Ping(ctx context.Context, p chain.PeerID) (mesh.Pong, error) {
 	b := o.box(p)
 	b.mu.Lock()
 	b.pings++
-	dead, mute := b.dead, b.mute
+	dead, mute, refuses := b.dead, b.mute, b.refuses
 	b.mu.Unlock()
+	if refuses {
+		return mesh.Pong{}, fmt.Errorf("peer: %w", exchange.Refuse(exchange.CodeBusy, "too many streams"))
+	}
 	if dead {
 		return mesh.Pong{}, mesh.ErrNotConnected
 	}
@@ -218,7 +225,14 @@ func (x *box) leaves() { x.set(func(x *box) { x.mute = true }); x.hangs() }
 const withSlot = "peer tries=2 | beta/small | local/own/m"
 
 // beside makes a device that holds withSlot's chain, and one other.
+// The order is the owner's: the device does not order anew after a failure.
 func beside(t *testing.T, options string) (*bench, *box) {
-	b := joined(t, options)
+	b := bare(t, newMemory())
+	b.hub.rules = chain.Rules{Fixed: true}
+	b.hub.serve(options)
+	if err := b.Join(t.Context(), b.invitation()); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
 	return b, b.neighbour("box", 10)
 }

@@ -88,9 +88,7 @@ func (d *Daemon) doubt(p chain.PeerID) {
 	}
 	d.background(func(ctx context.Context) {
 		for pause := firstPing; ; pause = min(2*pause, slowestPing) {
-			if rtt, err := d.ping(ctx, p); err == nil {
-				d.peers.Heard(p, rtt, time.Now())
-			}
+			_ = d.ping(ctx, p) // what comes of it is in the table
 			if !d.peers.IsSilent(p) || !wait(ctx, pause) {
 				return
 			}
@@ -98,15 +96,17 @@ func (d *Daemon) doubt(p chain.PeerID) {
 	})
 }
 
-func (d *Daemon) ping(ctx context.Context, p chain.PeerID) (time.Duration, error) {
+// ping asks a peer whether it is there, and notes its answer.
+func (d *Daemon) ping(ctx context.Context, p chain.PeerID) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	pong, err := d.nodeNow().Ping(ctx, p)
 	var no *exchange.Refusal
-	if errors.As(err, &no) { // whatever it says, it speaks
-		return 0, nil
+	if err != nil && !errors.As(err, &no) { // whatever a refusal says, it speaks
+		return err
 	}
-	return pong.RTT, err
+	d.peers.Heard(p, pong.RTT, time.Now())
+	return nil
 }
 
 // wait waits for a while and reports whether ctx goes on.

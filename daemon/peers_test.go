@@ -178,18 +178,32 @@ func TestAPeerThatDiesInMidWait(t *testing.T) {
 
 // TestAPeerThatThinksForLongIsWaitedFor: silence with a heartbeat is no death.
 func TestAPeerThatThinksForLongIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, x := beside(t, withSlot)
-		x.set(func(x *box) {
-			x.runs = func(ctx context.Context, r wire.ExecRequest, emit exec.Emit) (wire.ExecTrailer, error) {
-				time.Sleep(50 * time.Second)
-				return x.answers(ctx, r, emit)
-			}
-		})
-		if text, _, err := b.ask(edge.Work{Stream: true}); text != "answer of box" {
-			t.Errorf("%q, %v", text, err)
+	for _, refuses := range []bool{false, true} { // a refused ping is an answer too
+		synctest.Test(t, func(t *testing.T) { waitsFor(t, refuses) })
+	}
+}
+
+func waitsFor(t *testing.T, refuses bool) {
+	b, x := beside(t, withSlot)
+	x.set(func(x *box) {
+		x.refuses = refuses
+		x.runs = func(ctx context.Context, r wire.ExecRequest, emit exec.Emit) (wire.ExecTrailer, error) {
+			time.Sleep(50 * time.Second)
+			return x.answers(ctx, r, emit)
 		}
 	})
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if text, _, err := b.ask(edge.Work{Stream: true}); text != "answer of box" {
+				t.Errorf("%q, %v", text, err)
+			}
+		})
+	}
+	all.Wait()
+	if x.pings > 40 {
+		t.Errorf("%d pings for 20 attempts in 50 s: they share them", x.pings)
+	}
 }
 
 func TestAPeerThatDiesInMidAnswerBreaksTheAnswer(t *testing.T) {

@@ -38,6 +38,12 @@ func (d *Daemon) Status() control.Status {
 		s.Traffic = append(s.Traffic, control.Traffic{Protocol: protocol, In: n.In, Out: n.Out})
 	}
 	slices.SortFunc(s.Traffic, func(a, b control.Traffic) int { return cmp.Compare(a.Protocol, b.Protocol) })
+	for _, p := range d.peers.Peers(now) {
+		s.Peers.Known++
+		if p.State == "live" {
+			s.Peers.Live++
+		}
+	}
 	for _, c := range d.cfg.Chains.All() {
 		h := c.Head()
 		s.Chains = append(s.Chains, control.ChainSummary{Scope: h.Scope, Primitive: h.Primitive, Seq: h.Seq, Body: h.Body,

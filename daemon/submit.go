@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -131,15 +130,14 @@ func (r *run) runAtPeer(ctx context.Context, a walk.Attempt, emit func(walk.Chun
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	defer d.peers.Begin(a.Peer)()
-	var last atomic.Int64 // when something came
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		d.watch(ctx, a.Peer, &last, giveUp)
+		d.watch(ctx, a.Peer, giveUp)
 	}()
 	answer := receipt.NewResponse(request.Primitive, request.Stream)
 	trailer, err := d.nodeNow().Exec(ctx, a.Peer, open, r.work.Body, func(data []byte, meaningful, more bool) error {
-		last.Store(time.Now().UnixNano())
+		d.peers.Heard(a.Peer, 0, time.Now())
 		if err := emit(walk.Chunk{Data: data, Meaningful: meaningful, More: more}); err != nil {
 			return err
 		}
@@ -187,15 +185,16 @@ var errSilent = errors.New("the peer is silent, and answers no ping")
 const silence = 5 * time.Second
 
 // watch pings the peer of an attempt while nothing comes from it, and gives the
-// attempt up when two pings in a row fail.
-func (d *Daemon) watch(ctx context.Context, p chain.PeerID, last *atomic.Int64, giveUp context.CancelCauseFunc) {
+// attempt up when two pings in a row fail. Whatever else the peer says counts as
+// well, so that many attempts at one peer do not each ping it.
+func (d *Daemon) watch(ctx context.Context, p chain.PeerID, giveUp context.CancelCauseFunc) {
 	for wait(ctx, silence) {
-		if time.Since(time.Unix(0, last.Load())) < silence {
+		if time.Since(d.peers.LastHeard(p)) < silence {
 			continue
 		}
-		_, err := d.ping(ctx, p)
+		err := d.ping(ctx, p)
 		if err != nil { // one may be lost
-			_, err = d.ping(ctx, p)
+			err = d.ping(ctx, p)
 		}
 		if err != nil {
 			giveUp(errSilent) // nothing, if ctx ended first

@@ -14,6 +14,7 @@ import (
 // How long a peer is left alone that has nothing for us and named no time.
 const (
 	declinePause = 30 * time.Second
+	busyPause    = 100 * time.Millisecond // or every request would knock at a full door
 	longestPause = 5 * time.Minute
 )
 
@@ -46,9 +47,7 @@ func (r *run) refused(a *walk.Attempt, no *wire.ExecRefusal) walk.Outcome {
 	busy := walk.Outcome{Class: chain.Busy}
 	switch no.Code {
 	case wire.ExecBusy:
-		if no.ComeBack > 0 {
-			r.declined(a, bind.Work{}, no.ComeBack.Duration())
-		}
+		r.declined(a, bind.Work{}, max(no.ComeBack.Duration(), busyPause))
 		return busy
 	case wire.ExecSharingOff, wire.ExecShutdown:
 		r.declined(a, bind.Work{}, max(no.ComeBack.Duration(), declinePause))

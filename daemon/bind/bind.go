@@ -75,6 +75,7 @@ type known struct {
 	since        time.Time // of state
 	relayed      bool
 	declines     time.Time // until when it takes no work of any kind
+	heard        time.Time // when it last spoke to this device
 
 	load    Load
 	loadAt  time.Time
@@ -117,7 +118,7 @@ func (t *Table) Contact(c Contact, now time.Time) (returned bool) {
 		k.state, k.since = live, now
 	}
 	k.membership, k.capabilities = c.Membership, c.Membership.Counts(c.Capabilities)
-	k.bootID, k.relayed = c.BootID, c.Relayed
+	k.bootID, k.relayed, k.heard = c.BootID, c.Relayed, now
 	if returned {
 		k.declines = time.Time{}
 		for _, r := range k.works {
@@ -148,8 +149,8 @@ func (t *Table) Silent(p chain.PeerID, now time.Time) bool {
 	return true
 }
 
-// Heard says that a silent peer answered after all, after rtt (0 unknown). One
-// that parted has to be met again.
+// Heard says that a peer spoke, with an answer that took rtt (0 unknown): a silent
+// one is live again. One that parted has to be met again.
 func (t *Table) Heard(p chain.PeerID, rtt time.Duration, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,6 +158,7 @@ func (t *Table) Heard(p chain.PeerID, rtt time.Duration, now time.Time) {
 	if k == nil {
 		return
 	}
+	k.heard = now
 	if rtt > 0 {
 		k.rtt = rtt
 	}
@@ -178,6 +180,16 @@ func (t *Table) Declined(p chain.PeerID, w Work, until time.Time) {
 	default:
 		k.record(w).declines = until
 	}
+}
+
+// LastHeard gives when p last spoke to this device, zero if it never did.
+func (t *Table) LastHeard(p chain.PeerID) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.peers[p]; k != nil {
+		return k.heard
+	}
+	return time.Time{}
 }
 
 // IsSilent reports whether p waits to be heard again.

@@ -56,6 +56,7 @@ type Status struct {
 	Problems     []string           `json:"problems,omitempty"` // why it is not ready, or not whole
 	Hub          HubStatus          `json:"hub"`
 	Capabilities []chain.Capability `json:"capabilities"`
+	Peers        PeerCount          `json:"peers"`
 	Chains       []ChainSummary     `json:"chains"`
 	Resting      []Resting          `json:"resting,omitempty"` // options and keys left alone for now
 	Requests     Requests           `json:"requests"`

@@ -20,6 +20,12 @@ type Peer struct {
 	Slots        []PeerSlot         `json:"slots,omitempty"` // of the chains in force
 }
 
+// PeerCount is what status says of the other devices.
+type PeerCount struct {
+	Known int `json:"known"`
+	Live  int `json:"live"`
+}
+
 // PeerSlot says whether a peer can fill one slot of a chain in force.
 type PeerSlot struct {
 	Scope     chain.ScopeID   `json:"scope"`
