@@ -19,6 +19,7 @@ const (
 	bbolt  = "go.etcd.io/bbolt"
 	yaml   = "github.com/goccy/go-yaml/..."
 	sync   = "golang.org/x/sync/..."
+	sumdb  = "golang.org/x/mod/sumdb/..."
 	sys    = "golang.org/x/sys/..."
 )
 
@@ -64,6 +65,13 @@ var layout = []row{
 		others:   vocabulary,
 		direct:   join(sockets, files), deep: machinery,
 		why: "the walk knows no transport: what it needs done goes through the Runner it declares",
+	},
+	{
+		packages: []string{"chain/merkle"},
+		ours:     []string{"chain"},
+		others:   join(vocabulary, []string{sumdb}),
+		direct:   join(sockets, files), deep: machinery, pure: true,
+		why: "what anybody can check of a ledger must not need the ledger",
 	},
 	{
 		packages: []string{"store/spool"},
