@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,6 @@ import (
 	"github.com/chordwheel/chordwheel/daemon"
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/orchestrator"
-	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 	"github.com/chordwheel/chordwheel/store/datadir"
 )
 
@@ -187,46 +185,6 @@ func (a *app) explainOwn(ctx context.Context, n *node, slot chain.Slot) error {
 
 func ownValues(v delta.Values) string {
 	return fmt.Sprintf("%.2g s, %.3g %%, index %.0f", v.Latency, v.Reliability*100, v.Index)
-}
-
-func (a *app) writeExplanation(w io.Writer, e orchestrator.Explanation) {
-	fmt.Fprintf(w, "%s %s  (order: %s, %s)\n", e.Slot.Scope, e.Slot.Primitive, e.Mode, count(e.Members, "device"))
-	fmt.Fprintf(w, "  expected cost of an answer: %.0f micro-dollars\n", e.Expected)
-	if e.NoChain != "" {
-		fmt.Fprintln(w, a.paint(yellow, "  nothing is published: "+e.NoChain))
-	}
-	fmt.Fprintln(w)
-	var lines [][]string
-	for _, v := range e.Why {
-		place := "—"
-		if v.Position > 0 {
-			place = strconv.Itoa(v.Position)
-		}
-		status := string(v.Status)
-		if v.Status != resolve.In {
-			status = a.paint(yellow, status)
-		}
-		lines = append(lines, []string{place, string(v.Option), status, fmt.Sprintf("%.3f", v.P), fmt.Sprintf("%.0f", v.S), fmt.Sprintf("%.0f", v.F), fmt.Sprintf("%.0f", v.Index), strings.Join(v.Reasons, "; ")})
-	}
-	a.rows(w, []string{"", "option", "", "p", "s", "f", "index", "because"}, lines)
-	for _, v := range e.Why {
-		fmt.Fprintf(w, "\n%s\n", v.Option)
-		for _, part := range []struct {
-			name  string
-			terms []resolve.Term
-		}{{"s", v.Success}, {"f", v.Failure}} {
-			for _, t := range part.terms {
-				fmt.Fprintf(w, "  %s  %-10s %8.0f  %s\n", part.name, t.Name, t.Value, t.Of)
-			}
-		}
-		var ranks []string
-		for _, x := range v.Axes {
-			ranks = append(ranks, fmt.Sprintf("%s %d", x.Name, x.Rank))
-		}
-		if len(ranks) > 0 {
-			fmt.Fprintf(w, "  rank: %s\n", strings.Join(ranks, ", "))
-		}
-	}
 }
 
 func (a *app) chainVerify() *cobra.Command {

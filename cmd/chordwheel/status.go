@@ -146,9 +146,16 @@ func (a *app) hubStatus(ctx context.Context, n *node) error {
 		fmt.Fprintln(w)
 		var chains [][]string
 		for _, c := range s.Chains {
-			chains = append(chains, []string{string(c.Scope), string(c.Primitive), join(c.Options), c.Reason})
+			rate := "—"
+			if c.Protests.Requests > 0 {
+				rate = fmt.Sprintf("%.2g %%", c.Protests.Rate.Share()*100)
+			}
+			if c.Protests.Above {
+				rate = a.paint(yellow, rate+" (target "+fmt.Sprintf("%.2g %%", c.Protests.Target.Share()*100)+")")
+			}
+			chains = append(chains, []string{string(c.Scope), string(c.Primitive), join(c.Options), c.Reason, rate})
 		}
-		a.rows(w, []string{"scope", "primitive", "order", "published for"}, chains)
+		a.rows(w, []string{"scope", "primitive", "order", "published for", "protests"}, chains)
 		if len(s.Ceilings) > 0 {
 			fmt.Fprintln(w)
 			var ceilings [][]string
