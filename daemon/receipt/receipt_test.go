@@ -145,7 +145,7 @@ func TestCutsOfAStreamDoNotCount(t *testing.T) {
 func TestCallsOfToolsAreBounded(t *testing.T) {
 	r := NewResponse(chain.LLMChat, true)
 	piece := []byte(`{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"` + strings.Repeat("a", 1<<20) + `"}}]}}]}`)
-	for range 20 {
+	for range 8 {
 		r.Add(piece)
 	}
 	if r.kept > maxCallBytes+1<<20 {

@@ -13,7 +13,7 @@ import (
 // maxCalls bounds the calls of tools that are put together from a stream: bytes,
 // and how many. What comes beyond is not covered by the hash.
 const (
-	maxCallBytes = 16 << 20
+	maxCallBytes = 4 << 20
 	maxCalls     = 1024
 )
 
@@ -131,9 +131,21 @@ type toolCall struct {
 }
 
 type calling struct {
-	Name      string  `json:"name,omitempty"`
-	Arguments *string `json:"arguments,omitempty"`
-	Input     *string `json:"input,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Arguments *grown `json:"arguments,omitempty"`
+	Input     *grown `json:"input,omitempty"`
+}
+
+// grown is a text that comes in any number of pieces.
+type grown []byte
+
+func (g grown) MarshalJSON() ([]byte, error) { return json.Marshal(string(g)) }
+
+func (g *grown) UnmarshalJSON(b []byte) error {
+	var s string
+	err := json.Unmarshal(b, &s)
+	*g = grown(s)
+	return err
 }
 
 // deltas takes pieces of calls: names are set, arguments grow.
@@ -176,15 +188,15 @@ func (r *Response) grow(to **calling, piece *calling) {
 	r.extend(&(*to).Input, piece.Input)
 }
 
-func (r *Response) extend(to **string, piece *string) {
+func (r *Response) extend(to **grown, piece *grown) {
 	if piece == nil {
 		return
 	}
 	r.kept += len(*piece)
 	if *to == nil {
-		*to = new(string)
+		*to = new(grown)
 	}
-	**to += *piece
+	**to = append(**to, *piece...)
 }
 
 func set(to *string, s string) {
