@@ -28,37 +28,67 @@ type ceiling struct {
 
 // covers reports whether use of o in scope counts against l.
 func (l *ceiling) covers(scope chain.ScopeID, o *chain.Option) bool {
-	return (l.scope == "" || l.scope == scope) && resolve.Match(l.options, o.ID) && (l.key == "" || slices.Contains(o.Keys, l.key))
+	return (l.scope == "" || l.scope == scope.Base()) && resolve.Match(l.options, o.ID) && (l.key == "" || slices.Contains(o.Keys, l.key))
+}
+
+// limits are the ceilings of a catalogue, found once for it: each chain asks for
+// its own, and there may be a million.
+type limits struct {
+	all     []*ceiling
+	fleet   []*ceiling
+	scopes  map[chain.ScopeID][]*ceiling
+	account map[string]*ceiling
 }
 
 // ceilings gives the limits of the catalogue in force.
-func (h *Hub) ceilings() []ceiling {
-	var all []ceiling
-	add := func(scope chain.ScopeID, from []catalog.Ceiling) {
-		for _, c := range from {
-			l := ceiling{scope: scope, key: c.Key, options: c.Options}
-			what := c.Options
-			if c.Key != "" {
-				l.options, what = "*", "key "+c.Key
-			}
-			if scope != "" {
-				what = string(scope) + " " + what
-			}
-			if c.HasUSD {
-				l.Ceiling = quota.Ceiling{Account: account(what + " usd_per_month"), Limit: int64(c.USDPerMonth)}
-				all = append(all, l)
-			}
-			if c.HasCalls {
-				l.Ceiling = quota.Ceiling{Account: account(what + " calls_per_day"), Limit: c.CallsPerDay, Calls: true}
-				all = append(all, l)
-			}
+func (h *Hub) ceilings() *limits {
+	if h.declared != nil {
+		return h.declared
+	}
+	m := &limits{scopes: map[chain.ScopeID][]*ceiling{}, account: map[string]*ceiling{}}
+	h.declared = m
+	for i := range h.catalogue.Ceilings {
+		m.fleet = append(m.fleet, m.add("", &h.catalogue.Ceilings[i])...)
+	}
+	for i := range h.catalogue.Workspaces {
+		w := &h.catalogue.Workspaces[i]
+		scope := chain.ScopeID("workspace:" + w.ID)
+		for j := range w.Ceilings {
+			m.scopes[scope] = append(m.scopes[scope], m.add(scope, &w.Ceilings[j])...)
 		}
 	}
-	add("", h.catalogue.Ceilings)
-	for _, w := range h.catalogue.Workspaces {
-		add(chain.ScopeID("workspace:"+w.ID), w.Ceilings)
+	return m
+}
+
+// of gives the ceilings that options of a scope may count against.
+func (m *limits) of(scope chain.ScopeID) []*ceiling { return slices.Concat(m.fleet, m.scopes[scope.Base()]) }
+
+// add takes in what a line of the catalogue declares: one ceiling or two.
+func (m *limits) add(scope chain.ScopeID, c *catalog.Ceiling) (added []*ceiling) {
+	l := ceiling{scope: scope, key: c.Key, options: c.Options}
+	what := c.Options
+	if c.Key != "" {
+		l.options, what = "*", "key "+c.Key
 	}
-	return all
+	if scope != "" {
+		what = string(scope) + " " + what
+	}
+	put := func(q quota.Ceiling) {
+		if m.account[q.Account] != nil {
+			return // the same thing twice: the first holds
+		}
+		l := l
+		l.Ceiling = q
+		m.account[q.Account] = &l
+		m.all, added = append(m.all, &l), append(added, &l)
+	}
+	if c.HasUSD {
+		put(quota.Ceiling{Account: account(what + " usd_per_month"), Limit: int64(c.USDPerMonth)})
+	}
+	if c.HasCalls {
+		put(quota.Ceiling{Account: account(what + " calls_per_day"), Limit: c.CallsPerDay, Calls: true})
+	}
+	return added
 }
 
 // account keeps a ceiling's name within its bounds.
@@ -72,11 +102,10 @@ func account(name string) string {
 
 // limit tells a candidate which ceilings its use counts against, and how these
 // stand. A key whose ceiling is used up is not offered while another is left.
-func (h *Hub) limit(c *resolve.Candidate, all []ceiling, slot chain.Slot, p resolve.Profile, now time.Time) {
+func (h *Hub) limit(c *resolve.Candidate, all []*ceiling, slot chain.Slot, p resolve.Profile, now time.Time) {
 	least := int64(typical(&c.Option.Cost, p))
 	var spent []string
-	for i := range all {
-		l := &all[i]
+	for _, l := range all {
 		if !l.covers(slot.Scope, &c.Option) {
 			continue
 		}
@@ -145,11 +174,11 @@ func (h *Hub) lease(from chain.PeerID, q *wire.Lease) (reply wire.LeaseReply, er
 	for i := range q.Usage {
 		holds[q.Usage[i].ID] = true
 	}
-	for _, a := range q.Asks {
+	for i := range q.Asks {
+		a := &q.Asks[i]
 		g := wire.Grant{Account: a.Account, Slot: a.Slot, Until: chain.InstantOf(now.Add(chain.DefaultRules().ReportInterval.Duration()))}
-		i := slices.IndexFunc(all, func(l ceiling) bool { return l.Account == a.Account })
-		if i >= 0 && h.mayLease(from, &all[i], a.Slot, now) {
-			change.grant(&g, &all[i], quota.Ask{Device: from, Slot: a.Slot, Least: a.Least, Holds: holds, Known: h.usual(&all[i], a.Slot)}, now)
+		if l := all.account[a.Account]; l != nil && h.mayLease(from, l, a.Slot, now) {
+			change.grant(&g, l, quota.Ask{Device: from, Slot: a.Slot, Least: a.Least, Holds: holds, Known: h.usual(l, a.Slot)}, now)
 		}
 		reply.Grants = append(reply.Grants, g)
 	}
@@ -162,7 +191,7 @@ func (h *Hub) lease(from chain.PeerID, q *wire.Lease) (reply wire.LeaseReply, er
 
 // mayLease reports whether a device may use a ceiling for a slot.
 func (h *Hub) mayLease(from chain.PeerID, l *ceiling, slot chain.Slot, now time.Time) bool {
-	if _, err := h.memberOf(from, slot.Scope, now); err != nil || l.scope != "" && l.scope != slot.Scope {
+	if _, err := h.memberOf(from, slot.Scope, now); err != nil || l.scope != "" && l.scope != slot.Scope.Base() {
 		return false
 	}
 	_, known := h.catalogue.Primitive(slot.Primitive)
@@ -191,14 +220,14 @@ func (c *quotaChange) touch(l *ceiling, now time.Time) {
 }
 
 // settle takes in what a device says of its blocks.
-func (c *quotaChange) settle(from chain.PeerID, all []ceiling, usage []wire.LeaseUsage, now time.Time) {
+func (c *quotaChange) settle(from chain.PeerID, all *limits, usage []wire.LeaseUsage, now time.Time) {
 	for _, u := range usage {
-		i := slices.IndexFunc(all, func(l ceiling) bool { return l.Account == u.Account })
-		if i < 0 {
+		l := all.account[u.Account]
+		if l == nil {
 			continue // the catalogue has no such ceiling any more
 		}
-		c.touch(&all[i], now)
-		if c.h.quota.Settle(&all[i].Ceiling, from, u.ID, u.Used, u.Done, now) {
+		c.touch(l, now)
+		if c.h.quota.Settle(&l.Ceiling, from, u.ID, u.Used, u.Done, now) {
 			c.dirty[u.Account] = true
 		}
 	}
@@ -245,10 +274,10 @@ func (c *quotaChange) keep() error {
 // afterQuota looks the orders over if a ceiling came to its end, or is no longer
 // at it.
 func (h *Hub) afterQuota(c *quotaChange, now time.Time) {
-	for _, l := range h.ceilings() {
-		was, touched := c.states[l.Account]
-		if touched && was != h.quota.State(&l.Ceiling, 1, now).Breached {
-			h.log.Warn("a ceiling turned", "account", l.Account, "breached", !was)
+	for name, was := range c.states {
+		if l := h.ceilings().account[name]; was != h.quota.State(&l.Ceiling, 1, now).Breached {
+			h.changed()
+			h.log.Warn("a ceiling turned", "account", name, "breached", !was)
 			h.changed()
 			if err := h.resolveScopes(h.scopes()); err != nil {
 				h.log.Error("publishing failed", "error", err)
@@ -261,18 +290,23 @@ func (h *Hub) afterQuota(c *quotaChange, now time.Time) {
 // adjustCeilings moves the multipliers, once an hour each.
 func (h *Hub) adjustCeilings(now time.Time) error {
 	var errs []error
-	for _, l := range h.ceilings() {
+	for _, l := range h.ceilings().all {
 		if h.quota.Adjust(&l.Ceiling, resolve.NextMultiplier, now) {
+			h.changed()
 			errs = append(errs, put(h.cfg.Storage.Bucket(bucketQuota), l.Account, h.quota.Get(l.Account)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// quotaStates gives every ceiling as it stands, for whoever looks.
+// maxShown bounds what a status lists of ceilings, fleet-wide ones first.
+const maxShown = 1000
+
+// quotaStates gives the ceilings as they stand, for whoever looks.
 func (h *Hub) quotaStates(now time.Time) []quota.State {
 	list := []quota.State{}
-	for _, l := range h.ceilings() {
+	all := h.ceilings().all
+	for _, l := range all[:min(len(all), maxShown)] {
 		list = append(list, h.quota.State(&l.Ceiling, 1, now))
 	}
 	return list

@@ -73,6 +73,7 @@ type Hub struct {
 	press        *publish.Press
 	desk         *escalate.Desk
 	quota        *quota.Book
+	declared     *limits // of the catalogue; nil until they are asked for
 	plans        map[chain.Slot]*escalate.Plan
 	protests     map[chain.Slot]*protestCount
 	invitations  map[string]invitation
@@ -283,7 +284,7 @@ func (h *Hub) PeerID() chain.PeerID { return h.trust.Orchestrator }
 // change by it are published; in a mesh of thousands of chains soon after. The catalogue must come from package catalog.
 func (h *Hub) Reload(ctx context.Context, c catalog.Catalog) error {
 	_, err := ask(ctx, h, func() (struct{}, error) {
-		h.catalogue, h.namesDevices = c, namesDevices(&c)
+		h.catalogue, h.namesDevices, h.declared = c, namesDevices(&c), nil
 		h.changed()
 		h.reloaded, h.unread = time.Now(), ""
 		return struct{}{}, h.resolveAll()

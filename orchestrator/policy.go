@@ -38,7 +38,7 @@ func (h *Hub) input(slot chain.Slot, now time.Time) (in resolve.Input, rules cha
 	in.Candidates = h.providers(p, w, reach, now)
 	in.Candidates = append(in.Candidates, h.slots(p, reach, now)...)
 	in.Candidates = append(in.Candidates, h.locals(p, reach, now)...)
-	if all := h.ceilings(); len(all) > 0 {
+	if all := h.ceilings().of(slot.Scope); len(all) > 0 {
 		for i := range in.Candidates {
 			if in.Candidates[i].Option.Kind != chain.Peer { // who runs the work for a slot pays for it
 				h.limit(&in.Candidates[i], all, slot, p.Profile, now)
