@@ -216,6 +216,18 @@ func TestExecOnRealLoopback(t *testing.T) {
 		if got, err := a.order(ctx, t, b.PeerID(), payload); err != nil || !bytes.Equal(got, payload) {
 			t.Errorf("%s: %d bytes, %v", addr, len(got), err)
 		}
+		// As many at once as one peer may: the resource manager counts the windows
+		// of streams, and on TCP more of them than on QUIC.
+		var group sync.WaitGroup
+		for i := range exec.StreamsPerPeer {
+			group.Go(func() {
+				payload := bytes.Repeat([]byte{byte(i)}, 100_000)
+				if got, err := a.order(ctx, t, b.PeerID(), payload); err != nil || !bytes.Equal(got, payload) {
+					t.Errorf("%s, one of many: %d bytes, %v", addr, len(got), err)
+				}
+			})
+		}
+		group.Wait()
 	}
 }
 

@@ -265,3 +265,57 @@ func TestChunksCrossUnchanged(t *testing.T) {
 		}
 	})
 }
+
+// A caller that takes nothing is waited for, and not for ever.
+func TestACallerThatTakesNothing(t *testing.T) {
+	d := &desk{}
+	simulated(t, d, func(t *testing.T, p *pair) {
+		ended := make(chan time.Time, 1)
+		d.run = func(_ context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
+			for emit(make([]byte, 4096), true, false) == nil {
+			}
+			ended <- time.Now()
+			return wire.ExecTrailer{Class: chain.Canceled}
+		}
+		begun, taken := time.Now(), make(chan struct{})
+		done := make(chan error, 1)
+		go func() {
+			_, err := exec.Do(t.Context(), p.stream(), opening(t, nil), nil, func([]byte, bool, bool) error { <-taken; return nil })
+			done <- err
+		}()
+		if took := (<-ended).Sub(begun).Round(time.Second); took != 2*time.Minute {
+			t.Errorf("given up after %s", took)
+		}
+		close(taken)
+		if err := <-done; !errors.Is(err, exec.ErrBroken) {
+			t.Errorf("%v", err)
+		}
+		p.settled(time.Second)
+	})
+}
+
+// What a job gives and no submitter takes does not leave the executor.
+func TestJobsThatGiveTheImpossible(t *testing.T) {
+	d := &desk{}
+	simulated(t, d, func(t *testing.T, p *pair) {
+		d.run = func(context.Context, []byte, exec.Emit) wire.ExecTrailer {
+			return wire.ExecTrailer{Class: "melted", Used: 5000, Answer: &wire.ExecAnswer{Body: make([]byte, 1<<20)}}
+		}
+		if _, trailer, err := p.do(t.Context(), nil); err != nil || trailer.Class != chain.Internal || trailer.Answer != nil {
+			t.Errorf("%+v %v", trailer, err)
+		}
+		d.run = func(_ context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
+			if emit(make([]byte, wire.MaxExecChunk+1), true, false) == nil {
+				t.Error("a chunk without limit was sent")
+			}
+			return wire.ExecTrailer{Class: chain.OK}
+		}
+		if chunks, _, err := p.do(t.Context(), nil); !errors.Is(err, exec.ErrBroken) || len(chunks) > 0 {
+			t.Errorf("%d chunks, %v", len(chunks), err)
+		}
+		if _, err := exec.Do(t.Context(), p.stream(), &wire.ExecOpen{}, nil, nil); !errors.Is(err, wire.ErrMessage) {
+			t.Errorf("a request that nobody would read: %v", err)
+		}
+		p.settled(10 * time.Second)
+	})
+}
