@@ -87,7 +87,7 @@ type Hub struct {
 	overrideSeq  uint64                   // of the newest word on chains of qualifiers
 	fresh        map[learn.Key]bool       // options of which something was learned and not looked at
 	nextLook     time.Time                // at those, at the earliest
-	unkept       map[chain.Slot]bool      // what changed in these is not on disk yet
+	unkept       map[chain.ScopeID]bool   // chains of these changed and are not on disk yet
 	kept         map[chain.CID]bool       // bodies that are
 	sweep        []chain.ScopeID          // scopes to look over, bit by bit
 	memo         memo
@@ -123,7 +123,7 @@ func New(cfg Config) (*Hub, error) {
 		press: publish.New(cfg.Key, cfg.Mesh, numbers), desk: escalate.NewDesk(), quota: quota.New(),
 		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{},
 		invitations: map[string]invitation{}, topics: map[chain.ScopeID]topic{}, again: map[chain.Slot]time.Time{}, looked: map[chain.Slot]time.Time{},
-		refused: map[string]uint64{}, fresh: map[learn.Key]bool{}, unkept: map[chain.Slot]bool{}, kept: map[chain.CID]bool{},
+		refused: map[string]uint64{}, fresh: map[learn.Key]bool{}, unkept: map[chain.ScopeID]bool{}, kept: map[chain.CID]bool{},
 		namesDevices: namesDevices(&cfg.Catalogue),
 	}
 	if err := h.load(); err != nil {

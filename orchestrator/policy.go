@@ -278,7 +278,7 @@ var invalidationBytes = size(&wire.Invalidation{Scope: make([]byte, 16), Seq: 1 
 
 // published keeps a new edition and tells the devices.
 func (h *Hub) published(slot chain.Slot, reason string) {
-	h.unkept[slot] = true
+	h.unkept[slot.Scope] = true
 	e, _ := h.press.Edition(slot)
 	h.invalidate(slot, e.Seq, e.Body)
 	h.note(Operation{Direction: "out", Kind: "invalidation", Slot: slot.String(), Bytes: invalidationBytes + len(slot.Primitive), Detail: reason}, nil)
@@ -301,7 +301,7 @@ func (h *Hub) withdraw(slot chain.Slot) error {
 	}
 	h.note(Operation{Direction: "out", Kind: "invalidation", Slot: slot.String(), Outcome: "withdrawn", Detail: h.whyNone(slot)}, nil)
 	h.log.Warn("chain withdrawn", "slot", slot.String(), "why", h.whyNone(slot))
-	h.unkept[slot] = true
+	h.unkept[slot.Scope] = true
 	return nil
 }
 

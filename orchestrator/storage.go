@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -49,7 +48,7 @@ const (
 	bucketConflicts   = "hub-conflicts"
 	bucketInvitations = "hub-invitations"
 	bucketTopics      = "hub-topics"
-	bucketEditions    = "hub-editions"
+	bucketEditions    = "hub-chains"
 	bucketBodies      = "hub-bodies"
 	bucketLearned     = "hub-learned"
 	bucketQuota       = "hub-quota"
@@ -91,13 +90,30 @@ type topic struct {
 }
 
 // edition is what is kept of a published chain: its body stands in a bucket of
-// its own, shared.
+// its own, shared. A record holds those of a scope, by primitive. There may be hundreds of
+// thousands, all of which a start reads: hence the short names.
 type edition struct {
-	Seq    uint64        `cbor:"seq"`
-	Body   []byte        `cbor:"body"` // CID
-	Input  string        `cbor:"input"`
-	At     chain.Instant `cbor:"at"`
-	Issued chain.Instant `cbor:"issued"`
+	Seq    uint64        `cbor:"s"`
+	Body   []byte        `cbor:"b"` // CID
+	Input  []byte        `cbor:"i"`
+	At     chain.Instant `cbor:"a"`
+	Issued chain.Instant `cbor:"t,omitempty"` // unless as At
+}
+
+func editionOf(e publish.Edition) edition {
+	k := edition{Seq: e.Seq, Body: []byte(e.Body), Input: []byte(e.Input), At: e.At}
+	if e.Issued != e.At {
+		k.Issued = e.Issued
+	}
+	return k
+}
+
+func (k *edition) restored(slot chain.Slot) publish.Edition {
+	e := publish.Edition{Slot: slot, Seq: k.Seq, Body: chain.CID(k.Body), Input: string(k.Input), At: k.At, Issued: k.Issued}
+	if e.Issued == 0 {
+		e.Issued = e.At
+	}
+	return e
 }
 
 // sequence keeps the highest number that chains may have, in a file of its own: a
@@ -190,23 +206,22 @@ func (h *Hub) loadRevocations() error {
 
 // loadEditions puts back what was published, and drops bodies that nothing speaks of.
 func (h *Hub) loadEditions() error {
-	bodies, used := map[string][]byte{}, map[string]bool{}
+	bodies := map[chain.CID][]byte{}
 	err := errors.Join(
-		each(h, bucketBodies, func(cid string, b []byte) error { bodies[cid] = b; return nil }),
-		each(h, bucketEditions, func(key string, e edition) error {
-			slot, ok := parseSlot(key)
-			cid := chain.CID(e.Body).String()
-			was := publish.Edition{Slot: slot, Seq: e.Seq, Body: chain.CID(e.Body), Input: e.Input, At: e.At, Issued: e.Issued}
-			if ok && bodies[cid] != nil && h.press.Restore(was, bodies[cid]) {
-				used[cid] = true
-				h.kept[was.Body] = true
+		each(h, bucketBodies, func(_ string, b []byte) error { bodies[chain.CIDOf(b)] = b; return nil }),
+		each(h, bucketEditions, func(scope string, all map[chain.Primitive]edition) error {
+			for p, e := range all {
+				was := e.restored(chain.Slot{Scope: h.fleet.Name(chain.ScopeID(scope)), Primitive: h.catalogue.Name(p)})
+				if b := bodies[was.Body]; b != nil && h.press.Restore(was, b) {
+					h.kept[was.Body] = true
+				}
 			}
 			return nil
 		}),
 	)
 	for cid := range bodies {
-		if !used[cid] {
-			err = errors.Join(err, h.bodies.Delete(cid))
+		if !h.kept[cid] {
+			err = errors.Join(err, h.bodies.Delete(cid.String()))
 		}
 	}
 	return err
@@ -221,17 +236,25 @@ func (h *Hub) keepEditions() {
 	}
 	bodies, editions := map[string]any{}, map[string]any{}
 	var errs []error
-	for slot := range h.unkept {
-		e, ok := h.press.Edition(slot)
-		if !ok {
-			errs = append(errs, h.editions.Delete(slotKey(slot)))
+	for scope := range h.unkept {
+		all := map[chain.Primitive]edition{}
+		for i := range h.catalogue.Primitives {
+			p := h.catalogue.Primitives[i].Name
+			e, ok := h.press.Edition(chain.Slot{Scope: scope, Primitive: p})
+			if !ok {
+				continue
+			}
+			all[p] = editionOf(e)
+			if !h.kept[e.Body] {
+				bodies[e.Body.String()] = h.press.Body(e.Body)
+				h.kept[e.Body] = true
+			}
+		}
+		if len(all) == 0 {
+			errs = append(errs, h.editions.Delete(string(scope)))
 			continue
 		}
-		if !h.kept[e.Body] {
-			bodies[e.Body.String()] = h.press.Body(e.Body)
-			h.kept[e.Body] = true
-		}
-		editions[slotKey(slot)] = edition{Seq: e.Seq, Body: []byte(e.Body), Input: e.Input, At: e.At, Issued: e.Issued}
+		editions[string(scope)] = all
 	}
 	if len(bodies) > 0 {
 		errs = append(errs, h.bodies.PutAll(bodies))
@@ -241,15 +264,7 @@ func (h *Hub) keepEditions() {
 	}
 	if err := errors.Join(errs...); err != nil {
 		clear(h.kept)
-		h.log.Error("keeping published chains failed: a restart gives them new sequence numbers", "chains", len(h.unkept), "error", err)
+		h.log.Error("keeping published chains failed: a restart gives them new sequence numbers", "scopes", len(h.unkept), "error", err)
 	}
 	clear(h.unkept)
-}
-
-// slotKey and parseSlot: neither half of a slot can hold a space.
-func slotKey(s chain.Slot) string { return string(s.Scope) + " " + string(s.Primitive) }
-
-func parseSlot(key string) (chain.Slot, bool) {
-	scope, primitive, ok := strings.Cut(key, " ")
-	return chain.Slot{Scope: chain.ScopeID(scope), Primitive: chain.Primitive(primitive)}, ok
 }

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"cmp"
 	"errors"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -229,6 +230,9 @@ func (h *Hub) sweepOn() {
 		}
 	}
 	h.keepEditions()
+	if len(h.sweep) == 0 {
+		debug.FreeOSMemory() // reading and sweeping leave as much garbage as they keep
+	}
 }
 
 // untilAgain is the time to the next look that was put off.

@@ -259,6 +259,14 @@ func (c *Catalog) Primitive(p chain.Primitive) (Primitive, bool) {
 	return c.Primitives[i], true
 }
 
+// Name gives the name of p in the memory that the catalogue has it in.
+func (c *Catalog) Name(p chain.Primitive) chain.Primitive {
+	if i, ok := c.primitives[p]; ok {
+		return c.Primitives[i].Name
+	}
+	return p
+}
+
 // Workspace gives the overrides of a scope. A scope that the catalogue does not
 // list has none: known is false and the defaults come back. A qualifier of scope
 // plays no part.

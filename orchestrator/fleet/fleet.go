@@ -236,14 +236,8 @@ func (f *Fleet) leave(old *Device, now []chain.ScopeID) {
 // enter puts a device among the members of a scope, in the place of what was known
 // of it before. It gives the name of the scope as all members have it.
 func (f *Fleet) enter(d *Device, scope chain.ScopeID) chain.ScopeID {
+	scope = f.Name(scope)
 	list := f.members[scope]
-	if len(list) > 0 { // one copy of the name
-		for _, s := range list[0].Scopes {
-			if s == scope {
-				scope = s
-			}
-		}
-	}
 	i, found := slices.BinarySearchFunc(list, d.Peer, func(m *Device, p chain.PeerID) int { return cmp.Compare(m.Peer, p) })
 	if found {
 		list[i] = d

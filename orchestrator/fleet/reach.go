@@ -23,6 +23,18 @@ func (f *Fleet) Scope(scope chain.ScopeID, now chain.Instant) Reach {
 	return r
 }
 
+// Name gives the name of a scope in the memory that its members have it in.
+func (f *Fleet) Name(scope chain.ScopeID) chain.ScopeID {
+	if list := f.members[scope]; len(list) > 0 {
+		for _, s := range list[0].Scopes {
+			if s == scope {
+				return s
+			}
+		}
+	}
+	return scope
+}
+
 // Scopes gives the scopes that have members whose membership holds at now, by name.
 func (f *Fleet) Scopes(now chain.Instant) []chain.ScopeID {
 	list := make([]chain.ScopeID, 0, len(f.members))

@@ -110,6 +110,7 @@ const ahead = 60_000
 
 // shared is a body and how many editions speak of it.
 type shared struct {
+	cid   chain.CID
 	bytes []byte
 	body  chain.Body
 	uses  int
@@ -332,7 +333,7 @@ func (p *Press) hold(cid chain.CID, bytes []byte) error {
 		if err != nil {
 			return err
 		}
-		s = &shared{bytes: bytes, body: body}
+		s = &shared{cid: cid, bytes: bytes, body: body}
 		p.bodies[cid] = s
 	}
 	s.uses++
@@ -351,13 +352,17 @@ func (p *Press) release(cid chain.CID) {
 // it. Editions that were published together share their memory again. It is
 // ignored where something is published for the slot already.
 func (p *Press) Restore(was Edition, body []byte) bool {
-	if p.issues[was.Slot] != nil || chain.CIDOf(body) != was.Body || was.Seq == 0 || was.Seq >= 1<<62 || p.hold(was.Body, body) != nil {
+	if p.issues[was.Slot] != nil || p.bodies[was.Body] == nil && chain.CIDOf(body) != was.Body || was.Seq == 0 || was.Seq >= 1<<62 || p.hold(was.Body, body) != nil {
 		return false
 	}
 	key := issueKey{body: was.Body, input: was.Input, reason: First}
 	e := p.recent[key]
 	if e == nil || e.Seq != was.Seq {
-		e = &issue{Seq: was.Seq, Body: was.Body, Input: was.Input, At: was.At, Reason: First, Issued: was.Issued}
+		body := was.Body
+		if s := p.bodies[body]; s != nil {
+			body = s.cid // one copy of its address
+		}
+		e = &issue{Seq: was.Seq, Body: body, Input: was.Input, At: was.At, Reason: First, Issued: was.Issued}
 		p.remember(key, e)
 	}
 	e.Issued = max(e.Issued, was.Issued)
