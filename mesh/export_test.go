@@ -54,3 +54,7 @@ func KeepLAN(run context.Context, s mdns.Service, log *slog.Logger) (moved func(
 	go func() { defer close(ended); l.loop(run) }()
 	return l.moved, ended
 }
+
+func ChordsTopic(m chain.MeshID, k wire.TopicKey) string {
+	return chordsTopic(m, wire.ScopeHash(k.Key, k.Scope))
+}
