@@ -61,7 +61,9 @@ func (h *Hub) ceilings() *limits {
 }
 
 // of gives the ceilings that options of a scope may count against.
-func (m *limits) of(scope chain.ScopeID) []*ceiling { return slices.Concat(m.fleet, m.scopes[scope.Base()]) }
+func (m *limits) of(scope chain.ScopeID) []*ceiling {
+	return slices.Concat(m.fleet, m.scopes[scope.Base()])
+}
 
 // add takes in what a line of the catalogue declares: one ceiling or two.
 func (m *limits) add(scope chain.ScopeID, c *catalog.Ceiling) (added []*ceiling) {
