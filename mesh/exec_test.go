@@ -21,11 +21,10 @@ type worker struct {
 	mu    sync.Mutex
 	has   map[string]bool
 	opens []wire.ExecOpen
-	run   func(context.Context) // where set, before the answer
 }
 
-// endless is work whose answer has no end.
-var endless = []byte("endless")
+// endless is work whose answer has no end, silent such whose answer never begins.
+var endless, silent = []byte("endless"), []byte("silent")
 
 func newWorker() *worker { return &worker{has: map[string]bool{}} }
 
@@ -70,8 +69,8 @@ func (j *task) Terms() exec.Terms {
 }
 
 func (j *task) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.ExecTrailer {
-	if j.worker.run != nil {
-		j.worker.run(ctx)
+	if bytes.Equal(payload, silent) {
+		<-ctx.Done()
 	}
 	for bytes.Equal(payload, endless) && emit(make([]byte, 4096), true, false) == nil {
 	}
@@ -175,7 +174,6 @@ func TestAnExecutorThatLacksWhatItWasSent(t *testing.T) {
 func TestAPeerWithTooManyStreams(t *testing.T) {
 	run(t, 2, func(t *testing.T, w *world) {
 		work := newWorker()
-		work.run = func(ctx context.Context) { <-ctx.Done() }
 		b := w.device(3, func(c *mesh.DeviceConfig) { c.Executor = work })
 		defer b.Close()
 		for _, r := range w.devices {
@@ -186,7 +184,7 @@ func TestAPeerWithTooManyStreams(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		for range exec.StreamsPerPeer {
-			group.Go(func() { _, _ = w.devices[0].order(ctx, t, b.PeerID(), nil) })
+			group.Go(func() { _, _ = w.devices[0].order(ctx, t, b.PeerID(), silent) })
 		}
 		time.Sleep(time.Second)
 		for range 5 {
@@ -195,9 +193,6 @@ func TestAPeerWithTooManyStreams(t *testing.T) {
 				t.Errorf("after %s: %v", time.Since(at), err)
 			}
 		}
-		work.mu.Lock()
-		work.run = nil
-		work.mu.Unlock()
 		if _, err := w.devices[1].order(t.Context(), t, b.PeerID(), nil); err != nil {
 			t.Errorf("another peer: %v", err)
 		}
