@@ -40,6 +40,12 @@ const (
 	canaryAnswer  = "canary-of-the-answer"
 )
 
+// A chat as an edge lets it through.
+const (
+	streamed = `{"model":"auto","stream":true,"messages":[{"role":"user","content":"` + canaryPayload + `"}]}`
+	plain    = `{"model":"auto","messages":[{"role":"user","content":"` + canaryPayload + `"}]}`
+)
+
 // play is an adapter that a test scripts.
 type play struct {
 	mu    sync.Mutex
@@ -236,8 +242,8 @@ const shared = "local/own/m | peer requires=model:m | alpha/big keys=alpha | wid
 func TestAPeersWorkIsRunAndSigned(t *testing.T) {
 	inTheShop(t, shared, nil, func(t *testing.T, r *shop) {
 		g := r.guest(t, 1)
-		for _, stream := range []bool{true, false} {
-			chunks, request, trailer, err := g.do(t.Context(), `{"messages":"`+canaryPayload+`"}`, func(q *wire.ExecRequest) { q.Stream = stream })
+		for body, stream := range map[string]bool{streamed: true, plain: false} {
+			chunks, request, trailer, err := g.do(t.Context(), body, func(q *wire.ExecRequest) { q.Stream = stream })
 			if err != nil || trailer.Class != chain.OK || trailer.Used != 1 || trailer.Option != "local/own/m" || trailer.Model != "m" || trailer.Input != 3 || trailer.Output != 2 {
 				t.Fatalf("%+v, %v", trailer, err)
 			}
@@ -251,7 +257,7 @@ func TestAPeersWorkIsRunAndSigned(t *testing.T) {
 				t.Errorf("what reached the submitter is not what was signed: %+v of %q", trailer, chunks)
 			}
 		}
-		if calls := r.play.made(); len(calls) != 2 || string(calls[0].Request.Body) != `{"messages":"`+canaryPayload+`"}` || calls[0].Request.ID != "req-7" || !calls[0].Request.Stream {
+		if calls := r.play.made(); len(calls) != 2 || calls[0].Request.ID != "req-7" || string(calls[0].Request.Body) != map[bool]string{true: streamed, false: plain}[calls[0].Request.Stream] {
 			t.Errorf("the adapter was called with %+v", calls)
 		}
 		synctest.Wait()
@@ -283,7 +289,7 @@ func TestHostileSubmitters(t *testing.T) {
 		var trailer wire.ExecTrailer
 		var failed error
 		var running sync.WaitGroup
-		running.Go(func() { chunks, _, trailer, failed = decent.do(t.Context(), "{}", nil) })
+		running.Go(func() { chunks, _, trailer, failed = decent.do(t.Context(), streamed, nil) })
 		time.Sleep(time.Second)
 		if n := r.Status().Foreign.Running; n != 1 {
 			t.Fatalf("%d jobs run", n)
@@ -367,6 +373,22 @@ func TestHostileSubmitters(t *testing.T) {
 	})
 }
 
+// What no edge would let through reaches no adapter, and is held against nobody.
+func TestAPayloadIsReadLikeAnOwnRequest(t *testing.T) {
+	inTheShop(t, shared, nil, func(t *testing.T, r *shop) {
+		g := r.guest(t, 1)
+		for _, payload := range []string{"", "{}", "not JSON", plain, `{"model":"a","model":"b","stream":true,"messages":[{"role":"user"}]}`} { // plain is no stream
+			_, _, trailer, err := g.do(t.Context(), payload, nil)
+			if err != nil || trailer.Class != chain.Status || trailer.Used != 0 {
+				t.Errorf("%q: %+v, %v", payload, trailer, err)
+			}
+		}
+		if s := r.Status(); len(r.play.made()) != 0 || len(s.Resting) != 0 {
+			t.Errorf("%d calls, resting %v", len(r.play.made()), s.Resting)
+		}
+	})
+}
+
 // A provider's key goes to the provider. It is in no frame, no trailer and no log.
 func TestKeysNeverTravel(t *testing.T) {
 	inTheShop(t, shared, nil, func(t *testing.T, r *shop) {
@@ -380,12 +402,12 @@ func TestKeysNeverTravel(t *testing.T) {
 			}
 			return says(canaryAnswer)(ctx, c, emit)
 		}
-		open, _ := g.ask(canaryPayload, func(q *wire.ExecRequest) { q.Option = "wide" })
+		open, _ := g.ask(plain, func(q *wire.ExecRequest) { q.Option, q.Stream = "wide", false })
 		s := g.stream()
 		if err := wire.Write(s, open); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Write([]byte(canaryPayload)); err != nil {
+		if _, err := s.Write([]byte(plain)); err != nil {
 			t.Fatal(err)
 		}
 		s.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -429,7 +451,7 @@ func TestTheWalkForAPeer(t *testing.T) {
 				return walk.Outcome{Class: chain.Status, Status: 503}
 			}
 			g := r.guest(t, 1)
-			_, _, trailer, err := g.do(t.Context(), "{}", func(q *wire.ExecRequest) { q.Option, q.Attempts = "wide", 3 })
+			_, _, trailer, err := g.do(t.Context(), streamed, func(q *wire.ExecRequest) { q.Option, q.Attempts = "wide", 3 })
 			if err != nil || trailer.Class != chain.Status || trailer.Used != 3 || len(r.play.made()) != 3 || trailer.Signature != nil {
 				t.Errorf("%+v after %d calls, %v", trailer, len(r.play.made()), err)
 			}
@@ -444,7 +466,7 @@ func TestTheWalkForAPeer(t *testing.T) {
 				return walk.Outcome{Class: chain.CallerError, Status: 400, Answer: &walk.Answer{Status: 400, ContentType: "application/json\n", Body: bytes.Repeat([]byte("x"), 100<<10)}}
 			}
 			g := r.guest(t, 1)
-			_, _, trailer, err := g.do(t.Context(), "{}", nil)
+			_, _, trailer, err := g.do(t.Context(), streamed, nil)
 			if err != nil || trailer.Class != chain.CallerError || trailer.Answer == nil || trailer.Answer.Status != 400 || trailer.Answer.ContentType != "application/json" || len(trailer.Answer.Body) != wire.MaxExecAnswer {
 				t.Errorf("%+v, %v", trailer.Class, err)
 			}
@@ -453,7 +475,7 @@ func TestTheWalkForAPeer(t *testing.T) {
 	t.Run("does not use what is for its own data", func(t *testing.T) {
 		inTheShop(t, "local/own/m local-only | alpha/1 | wide kind=peer via=local,provider | peer requires=model:m", nil, func(t *testing.T, r *shop) {
 			g := r.guest(t, 1)
-			_, _, trailer, err := g.do(t.Context(), "{}", func(q *wire.ExecRequest) { q.Option = "wide" })
+			_, _, trailer, err := g.do(t.Context(), streamed, func(q *wire.ExecRequest) { q.Option = "wide" })
 			if err != nil || trailer.Option != "alpha/1" {
 				t.Errorf("%+v, %v", trailer, err)
 			}
@@ -469,11 +491,11 @@ func TestTheWalkForAPeer(t *testing.T) {
 				return walk.Outcome{Class: chain.RateLimited, Status: 429, RetryAfter: 90 * time.Second, HasRetryAfter: true}
 			}
 			g := r.guest(t, 1)
-			_, _, trailer, err := g.do(t.Context(), "{}", nil)
+			_, _, trailer, err := g.do(t.Context(), streamed, nil)
 			if err != nil || trailer.Class != chain.RateLimited || !trailer.HasRetryAfter || trailer.RetryAfter.Duration() != 90*time.Second || trailer.Used != 1 {
 				t.Errorf("%+v, %v", trailer, err)
 			}
-			_, _, trailer, err = g.do(t.Context(), "{}", nil)
+			_, _, trailer, err = g.do(t.Context(), streamed, nil)
 			if err != nil || trailer.Class != chain.Cooling || trailer.Used != 0 || trailer.RetryAfter <= 0 {
 				t.Errorf("a second time: %+v, %v", trailer, err)
 			}
@@ -497,7 +519,7 @@ func TestASubmitterLeaves(t *testing.T) {
 				ctx, leave := context.WithCancel(t.Context())
 				var left time.Time
 				time.AfterFunc(3*time.Second, func() { left = time.Now(); leave() })
-				if _, _, _, err := g.do(ctx, "{}", func(q *wire.ExecRequest) { q.Stream = stream }); !errors.Is(err, context.Canceled) {
+				if _, _, _, err := g.do(ctx, map[bool]string{true: streamed, false: plain}[stream], func(q *wire.ExecRequest) { q.Stream = stream }); !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
 				time.Sleep(time.Second)
@@ -529,12 +551,12 @@ func TestBackpressureReachesTheAdapter(t *testing.T) {
 			return walk.Outcome{Class: chain.OK}
 		}
 		g := r.guest(t, 1)
-		open, _ := g.ask("{}", nil)
+		open, _ := g.ask(streamed, nil)
 		s := g.stream()
 		if err := wire.Write(s, open); err != nil {
 			t.Fatal(err)
 		}
-		s.Write([]byte("{}")) // and never a grant
+		s.Write([]byte(streamed)) // and never a grant
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if emitted == 0 || emitted > exec.Window/(4<<10) {
@@ -570,7 +592,7 @@ func TestTheOwnersWillIsObeyed(t *testing.T) {
 			if err := r.Resume(); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, _, err := g.do(t.Context(), "{}", nil); err != nil {
+			if _, _, _, err := g.do(t.Context(), streamed, nil); err != nil {
 				t.Error(err)
 			}
 			if err := r.Pause(time.Now().Add(-time.Hour)); err == nil {
@@ -596,7 +618,7 @@ func TestTheOwnersWillIsObeyed(t *testing.T) {
 	t.Run("idle: not while its owner asks something", func(t *testing.T) {
 		inTheShop(t, shared, func(c *daemon.Config) { c.Sharing.Mode = sharing.Idle }, func(t *testing.T, r *shop) {
 			g := r.guest(t, 1)
-			if _, _, _, err := g.do(t.Context(), "{}", nil); err != nil {
+			if _, _, _, err := g.do(t.Context(), streamed, nil); err != nil {
 				t.Error(err)
 			}
 			if _, _, err := r.ask(edge.Work{}); err != nil {
@@ -604,7 +626,7 @@ func TestTheOwnersWillIsObeyed(t *testing.T) {
 			}
 			refused(t, g, wire.ExecSharingOff)
 			time.Sleep(sharing.Patience)
-			if _, _, _, err := g.do(t.Context(), "{}", nil); err != nil {
+			if _, _, _, err := g.do(t.Context(), streamed, nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -619,7 +641,7 @@ func TestTheOwnersWillIsObeyed(t *testing.T) {
 			g, second := r.guest(t, 1), r.guest(t, 2)
 			var running sync.WaitGroup
 			running.Go(func() {
-				if _, _, _, err := g.do(t.Context(), "{}", nil); err != nil {
+				if _, _, _, err := g.do(t.Context(), streamed, nil); err != nil {
 					t.Error(err)
 				}
 			})
@@ -645,7 +667,7 @@ func TestAStopWaitsForOthersWork(t *testing.T) {
 		g := r.guest(t, 1)
 		var running sync.WaitGroup
 		running.Go(func() {
-			if _, _, trailer, err := g.do(t.Context(), "{}", nil); err != nil || trailer.Class != chain.OK {
+			if _, _, trailer, err := g.do(t.Context(), streamed, nil); err != nil || trailer.Class != chain.OK {
 				t.Errorf("%+v, %v", trailer, err)
 			}
 		})

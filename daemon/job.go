@@ -10,6 +10,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/adapter"
+	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/daemon/executor"
 	"github.com/chordwheel/chordwheel/daemon/receipt"
 	"github.com/chordwheel/chordwheel/mesh/exec"
@@ -44,6 +45,13 @@ func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.Exec
 	d, r := j.foreign.d, &j.Job.Request
 	j.request = adapter.Request{ID: r.RequestID, Primitive: r.Primitive, Body: payload, Model: r.Model, Stream: r.Stream, Usage: r.Usage}
 	j.answer = receipt.NewResponse(r.Primitive, r.Stream)
+	if err := edge.CheckForeign(r.Primitive, payload, r.Stream); err != nil {
+		// Nothing of an honest device's. It must not reach an upstream, whose answer
+		// to it would be held against an option of ours.
+		j.count(chain.Status)
+		d.cfg.Log.Warn("a peer's request is none that an edge lets through", "request_id", r.RequestID, "peer", j.From, "name", j.Name, "error", err)
+		return wire.ExecTrailer{Class: chain.Status}
+	}
 	plan := walk.Plan{
 		Options: d.effective(j.Options), Rules: j.Chain.Rules(), Limits: d.cfg.Defaults, Stream: r.Stream, Budget: r.Budget.Duration(),
 		Needs: walk.Needs{Payload: int64(len(payload))}, Attempts: r.Attempts, Kinds: j.Kinds, Hooks: j.hooks(),

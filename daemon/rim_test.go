@@ -188,7 +188,7 @@ func (r *rim) stop(i int) {
 // ask runs one request at n and gives what came, and how it ended.
 func (n *node) ask(ctx context.Context, stream bool) (string, walk.Result) {
 	n.t.Helper()
-	w := edge.Work{ID: "r", Primitive: chain.LLMChat, Model: edge.Auto, Body: []byte(`{"messages":[]}`), Stream: stream}
+	w := edge.Work{ID: "r", Primitive: chain.LLMChat, Model: edge.Auto, Body: []byte(map[bool]string{true: streamed, false: plain}[stream]), Stream: stream}
 	var text strings.Builder
 	result, err := n.Do(ctx, &w, func(_ walk.Attempt, data [][]byte) error {
 		for _, d := range data {
