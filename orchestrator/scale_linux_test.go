@@ -293,7 +293,7 @@ func BenchmarkResolveAll(b *testing.B) {
 	}
 	before := r.overview()
 	b.ResetTimer()
-	n := 0
+	n, used := 0, cpu()
 	for b.Loop() {
 		if err := r.Reload(context.Background(), c); err != nil {
 			b.Fatal(err)
@@ -301,6 +301,7 @@ func BenchmarkResolveAll(b *testing.B) {
 		n++
 	}
 	b.StopTimer()
+	b.ReportMetric(float64(cpu()-used)/float64(n), "cpu-ms/op")
 	b.ReportMetric(float64(r.overview().Orders-before.Orders)/float64(n), "orders/op")
 }
 

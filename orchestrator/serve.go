@@ -116,9 +116,7 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 		err = h.learned(news, now)
 	}
 	if len(turned) > 0 { // suspect, or no longer: news for everybody, at once
-		for _, slot := range h.concerned(turned) {
-			err = errors.Join(err, h.resolveSlot(slot))
-		}
+		err = errors.Join(err, h.resolveSlots(h.concerned(turned)))
 	}
 	if err != nil {
 		h.log.Error("publishing after a report failed", "device", d.Name, "error", err)

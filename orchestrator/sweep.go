@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -159,10 +160,10 @@ func (h *Hub) learned(keys map[learn.Key]bool, now time.Time) error {
 	}
 	slots := h.concerned(h.fresh)
 	clear(h.fresh)
-	var errs []error
+	var ready []chain.Slot
 	for _, slot := range slots {
 		due := h.press.Due(slot)
-		if len(slots) <= atOnce {
+		if len(slots) <= atOnce { // else the pause of all is enough
 			if next := h.looked[slot].Add(lookEvery); next.After(due) {
 				due = next
 			}
@@ -174,9 +175,30 @@ func (h *Hub) learned(keys map[learn.Key]bool, now time.Time) error {
 		if len(slots) <= atOnce {
 			h.looked[slot] = now
 		}
-		errs = append(errs, h.resolveSlot(slot))
+		ready = append(ready, slot)
 	}
+	err := h.resolveSlots(ready)
 	h.nextLook = now.Add(lookShare * time.Since(now))
+	return err
+}
+
+// resolveSlots looks over slots: now, or bit by bit where they are too many.
+func (h *Hub) resolveSlots(slots []chain.Slot) error {
+	if len(slots) > atOnce {
+		var scopes []chain.ScopeID
+		for _, slot := range slots {
+			scopes = append(scopes, slot.Scope.Base())
+		}
+		slices.Sort(scopes)
+		h.sweepLater(slices.Compact(scopes))
+		return nil
+	}
+	var errs []error
+	for _, slot := range slots {
+		if err := h.resolveSlot(slot); err != nil {
+			errs = append(errs, fmt.Errorf("resolve %s: %w", slot, err))
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -264,12 +286,13 @@ func (h *Hub) lookAgain() {
 	}
 	slices.SortFunc(due, bySlot)
 	for _, slot := range due {
+		delete(h.again, slot)
 		if len(due) <= atOnce {
 			h.looked[slot] = now
 		}
-		if err := h.resolveSlot(slot); err != nil {
-			h.log.Error("publishing failed", "slot", slot.String(), "error", err)
-		}
+	}
+	if err := h.resolveSlots(due); err != nil {
+		h.log.Error("publishing failed", "error", err)
 	}
 	h.keepEditions()
 }
