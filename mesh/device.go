@@ -317,6 +317,7 @@ func (d *Device) heard(_ string, data any) {
 // Stats says what the device's links do.
 func (d *Device) Stats() Stats {
 	s := Stats{Traffic: d.meter.traffic(), Gossip: d.gossip.stats()}
+	s.Foreign, s.Refused = d.exec.Open()
 	for _, p := range d.host.Network().Peers() {
 		s.Peers = append(s.Peers, chain.PeerID(p.String()))
 	}

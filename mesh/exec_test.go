@@ -287,6 +287,9 @@ func TestStuckReadersAndTheSpoke(t *testing.T) {
 			})
 		}
 		time.Sleep(20 * time.Second) // as much has crossed as ever will
+		if s := b.Stats(); s.Foreign != exec.StreamsPerPeer-1 || s.Refused != 0 {
+			t.Errorf("the executor counts %d streams and %d refused", s.Foreign, s.Refused)
+		}
 		if during := visit(); during > before*3/2 {
 			t.Errorf("%s, without stuck readers %s", during, before)
 		}

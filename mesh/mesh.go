@@ -21,7 +21,8 @@ type Stats struct {
 	Traffic  map[string]Traffic `json:"traffic"` // by protocol
 	Gossip   GossipStats        `json:"gossip"`
 	Sessions int                `json:"sessions"` // of the spoke, open now
-	Refused  uint64             `json:"refused"`  // sessions refused for want of room
+	Foreign  int                `json:"foreign"`  // streams with work of other devices, open now
+	Refused  uint64             `json:"refused"`  // sessions, or such streams, refused for want of room
 }
 
 // GossipStats counts messages since the start. Rejected is by reason.

@@ -98,8 +98,8 @@ func (i *inbox) read() {
 	defer i.mu.Unlock()
 	if i.err != nil && !isRemote(i.err) {
 		_ = i.stream.ResetWithError(network.StreamProtocolViolation) // frees a writer that waits
-	} else if i.end != nil && i.end.Refusal != nil {
-		_ = i.stream.SetWriteDeadline(time.Now()) // the payload is of no more use
+	} else if i.end != nil {
+		_ = i.stream.SetWriteDeadline(time.Now()) // what is left of the payload is of no more use
 	}
 }
 

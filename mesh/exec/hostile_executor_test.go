@@ -129,6 +129,25 @@ func TestAnExecutorThatGrantsItself(t *testing.T) {
 	})
 }
 
+// One that answers and reads nothing does not hold the submitter at all: a large
+// payload is not written to its end.
+func TestAnExecutorThatAnswersWithoutReading(t *testing.T) {
+	d := &desk{}
+	simulated(t, d, func(t *testing.T, p *pair) {
+		for name, reply := range map[string]wire.ExecReply{
+			"a trailer": {Trailer: &wire.ExecTrailer{Class: chain.OK}},
+			"a refusal": {Refusal: wire.RefuseExec(wire.ExecBusy, "full")},
+		} {
+			p.executor.SetStreamHandler(exec.Protocol, func(s network.Stream) { _, _ = s.Write(sent(t, reply)) })
+			at := time.Now()
+			_, trailer, err := p.do(t.Context(), make([]byte, 32<<20))
+			if took := time.Since(at); took > time.Second || (err == nil) != (reply.Trailer != nil) || err == nil && trailer.Class != chain.OK {
+				t.Errorf("%s: after %s, %+v, %v", name, took, trailer, err)
+			}
+		}
+	})
+}
+
 // An executor that reads nothing holds the submitter no longer than it wants.
 func TestAnExecutorThatReadsNothing(t *testing.T) {
 	d := &desk{}
