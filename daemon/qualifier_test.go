@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/chaintest"
+	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 )
 
@@ -37,6 +39,15 @@ func TestStageConsumerAndInstanceSelectAChain(t *testing.T) {
 		answers(edge.Work{Stage: "nobody-knows", Consumer: "billing"}, "consumer/m")
 		answers(edge.Work{Stage: "extract", Instance: "a;b=c"}, "stage/m")
 		answers(edge.Work{Stage: "nobody-knows"}, "home/m")
+
+		h := b.hub.policy.For(chain.DefaultScope.With(chain.Qualifier{Consumer: "guest"}), chain.LLMChat)
+		body := chaintest.Encode(t, chain.Body{Primitive: chain.LLMChat, Options: []chain.Option{{ID: "nothing", Kind: "nothing"}}})
+		if _, err := b.memory.Accept(h.Trust, h.Slot, h.Head(t, body, time.Now()), body, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if text, result, err := b.ask(edge.Work{Consumer: "guest"}); err != nil || text != "" || result.End != walk.NothingToTry {
+			t.Errorf("all is denied: %q %+v %v", text, result, err)
+		}
 
 		b.hub.events.Invalidated(chain.Slot{Scope: chain.DefaultScope, Primitive: chain.Overrides}) // the hub offers none of them
 		synctest.Wait()

@@ -24,6 +24,21 @@ func (h *Hub) slotsOf(scope chain.ScopeID, p chain.Primitive) []chain.Slot {
 	return list
 }
 
+// nothingOption stands alone in the chain of a qualifier for which every option is
+// out. No device knows its kind, so none runs it; without a chain devices would
+// fall back to a wider one, and to options that an override has denied.
+var nothingOption = chain.Option{ID: "nothing", Kind: "nothing"}
+
+// wider reports whether devices would fall back to a chain of fewer words than a
+// slot has. Those are resolved before it, see [Hub.slotsOf].
+func (h *Hub) wider(slot chain.Slot) bool {
+	q, _ := slot.Scope.Qualifier()
+	return slices.ContainsFunc(q.Wider()[1:], func(q chain.Qualifier) bool {
+		_, there := h.press.Edition(chain.Slot{Scope: slot.Scope.Base().With(q), Primitive: slot.Primitive})
+		return there
+	})
+}
+
 // prepared reports whether the catalogue means a slot of the scopes to exist.
 func (h *Hub) prepared(slot chain.Slot, scopes []chain.ScopeID) bool {
 	if _, known := h.catalogue.Primitive(slot.Primitive); !known || !among(scopes, slot.Scope.Base()) {

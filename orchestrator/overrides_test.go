@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/wire"
 	"github.com/chordwheel/chordwheel/orchestrator"
 )
 
@@ -91,6 +92,33 @@ func TestOverridesHaveChainsOfTheirOwn(t *testing.T) {
 		if w, err = d.visit(); err != nil || len(w.Chains) != 1 {
 			t.Errorf("offered %+v %v", w.Chains, err)
 		}
+	})
+}
+
+// Where an override leaves nothing, its requests get nothing: a device must not
+// fall back to a wider chain, and to what the override denied.
+func TestAnOverrideThatDeniesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, strings.Replace(declared, "workspaces: [{id: home}]", `workspaces: [{id: home, consumers: [{name: guest, deny: ["*"]}]}]`, 1)))
+		d := r.joined("a", "key:alpha")
+		guest := chain.Slot{Scope: chain.DefaultScope.With(chain.Qualifier{Consumer: "guest"}), Primitive: chain.LLMChat}
+		c, err := d.fetch(guest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if options := c.Options(); len(options) != 1 || options[0].Known() {
+			t.Errorf("options %+v", options)
+		}
+		reply, err := r.Protest(t.Context(), d.key.PeerID(), wire.Protest{Slot: guest, Body: c.Head().Body, Nonce: "n", Failed: []chain.Failure{{Option: "nothing", Class: chain.Absent}}})
+		if err != nil || reply.Extension != nil {
+			t.Errorf("a protest brings %+v %v", reply, err)
+		}
+		d.capabilities = append(d.capabilities, "key:beta")
+		if _, err := d.visit(); err != nil {
+			t.Fatal(err)
+		}
+		wantOrder(t, d.order(guest), "nothing")
+		wantOrder(t, d.order(home), "alpha/small", "beta/small")
 	})
 }
 

@@ -69,6 +69,9 @@ func (h *Hub) resolution(slot chain.Slot, now time.Time) *result {
 	res := &result{}
 	if in, rules, ok := h.input(slot, now); ok {
 		res.resolution = resolve.Order(in)
+		if len(res.resolution.Options) == 0 && h.wider(slot) {
+			res.resolution.Options = []chain.Option{nothingOption}
+		}
 		h.orders++
 		var suspects []chain.OptionID
 		suspects, res.until = h.suspects(in, now)

@@ -141,8 +141,10 @@ type ProtestsView struct {
 	Above     bool      `json:"above"`      // the rate is above the target, with at least 20 requests behind it
 }
 
-// Percent and TargetPercent are the rate and the target for people.
-func (v ProtestsView) Percent() float64       { return v.Rate.Share() * 100 }
+// Percent is the rate for people, 0 to 100.
+func (v ProtestsView) Percent() float64 { return v.Rate.Share() * 100 }
+
+// TargetPercent is the target for people, 0 to 100.
 func (v ProtestsView) TargetPercent() float64 { return v.Target.Share() * 100 }
 
 // rateRequests is how many requests a rate needs behind it to be called too high.
