@@ -119,6 +119,7 @@ type Daemon struct {
 	joined     Joined
 	self       member.Membership // of joined, verified; zero without one
 	isJoined   bool
+	twins      []string // problems: what was seen twice
 	node       Node
 	wanted     map[chain.Slot]bool
 	extensions map[chain.Slot]extension
@@ -245,7 +246,7 @@ func (d *Daemon) use(node Node) Node {
 // connect makes the node for j and takes it into use.
 func (d *Daemon) connect(j Joined) error {
 	node, err := d.cfg.Connect(d.run, j, Events{Invalidated: d.invalidated, Revoked: d.hearRevocations, Refused: d.refusedByHub, HubUp: d.hubUp, Moved: d.standing.AddressChanged,
-		Contact: d.met, Parted: d.parted, Announced: d.announced, Chains: cached{d},
+		Contact: d.met, Parted: d.parted, Announced: d.announced, Cloned: d.cloned, Chains: cached{d},
 		Executor: d.foreign, Load: d.foreign.load})
 	if err != nil {
 		return fmt.Errorf("start the mesh: %w", err)

@@ -60,6 +60,7 @@ type Events struct {
 	Contact   func(c mesh.Contact)  // direct contact with a peer, also a refreshed one
 	Parted    func(p chain.PeerID)  // its last connection is gone
 	Announced func(p mesh.Presence) // a member of a scope announced itself by gossip
+	Cloned    func(c mesh.Clone)    // an identity or a device ID was seen twice
 	Chains    exchange.Chains       // what members of the device's scopes are given
 
 	Executor exec.Executor    // decides about work that peers send, and runs it

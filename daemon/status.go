@@ -18,7 +18,7 @@ import (
 func (d *Daemon) Status() control.Status {
 	now := time.Now()
 	d.mu.Lock()
-	joined, isJoined, node, visit := d.joined, d.isJoined, d.node, d.visit
+	joined, isJoined, node, visit, twins := d.joined, d.isJoined, d.node, d.visit, d.twins
 	d.mu.Unlock()
 	s := control.Status{
 		Kind: "device", Version: d.cfg.Version, Name: d.cfg.Name, DeviceID: d.cfg.DeviceID, PeerID: d.cfg.Key.PeerID(), Started: d.started.UTC(),
@@ -63,6 +63,7 @@ func (d *Daemon) Status() control.Status {
 	if joined.Revoked {
 		s.Problems = append(s.Problems, "the membership was revoked")
 	}
+	s.Problems = append(s.Problems, twins...)
 	return s
 }
 

@@ -74,7 +74,6 @@ func (p *peers) clone(c Clone) {
 		return
 	}
 	p.twins.told[c] = true
-	p.d.cfg.Log.Error("seen twice in this mesh", "kind", string(c.Kind), "peer", string(c.Peer), "other", string(c.Other), "device_id", string(c.ID))
 	if f := p.d.cfg.OnClone; f != nil {
 		p.d.teller.tell(func() { f(c) })
 	}

@@ -39,7 +39,12 @@ func (h *Hub) Hello(ctx context.Context, from chain.PeerID, q wire.Hello) (wire.
 			kind = "enrol"
 		}
 		w, err := h.hello(from, &q)
-		h.note(Operation{Kind: kind, Peer: from, Device: q.Name, Bytes: size(&w)}, err)
+		op := Operation{Kind: kind, Peer: from, Device: q.Name, Bytes: size(&w)}
+		if err == nil && h.fleet.Twice(from, q.BootID) {
+			op.Detail = "an older run is back: two programs run with this identity, its data directory was copied"
+			h.alarm(time.Now(), "two programs run with the identity of one device: its data directory was copied; stop one, and join it anew", h.fleet.Device(from), "")
+		}
+		h.note(op, err)
 		return w, err
 	})
 }
@@ -78,9 +83,6 @@ func (h *Hub) hello(from chain.PeerID, q *wire.Hello) (wire.Welcome, error) {
 	w.Revocations, w.Now, w.Scopes, w.MeshName, w.Authority = h.revokedBytes, chain.InstantOf(now), d.Scopes, h.cfg.Name, h.cfg.Authority
 	w.Stay = !d.Metered && h.fleet.Count() <= smallMesh
 	w.Chains = h.available(d.Scopes)
-	if h.fleet.Twice(from, q.BootID) {
-		h.alarm(now, "two programs run with the identity of one device: its data directory was copied, stop one and join it anew", d, "")
-	}
 	introductions := maxIntroduced
 	if h.fleet.Count() > smallMesh {
 		introductions = fewIntroduced

@@ -19,7 +19,7 @@ func connector(key chain.Key, o deviceOptions) func(context.Context, daemon.Join
 		node, err := mesh.NewDevice(mesh.DeviceConfig{
 			Key: key, Trust: j.Trust, HubAddrs: addresses, Listen: o.config.Listen, Log: o.log, Version: version,
 			Peers: o.config.Peers, LAN: o.config.MDNS, Metered: o.config.Metered, Chains: events.Chains, Executor: events.Executor, Load: events.Load,
-			OnContact: events.Contact, OnParted: events.Parted, OnAnnounce: events.Announced,
+			OnContact: events.Contact, OnParted: events.Parted, OnAnnounce: events.Announced, OnClone: events.Cloned,
 			OnInvalidation: func(slot chain.Slot, _ uint64, _ []byte) { events.Invalidated(slot) },
 			OnRevoked:      events.Revoked,
 			OnRefused:      func(no *spoke.Refusal) { events.Refused(no) },
