@@ -184,7 +184,9 @@ func (h *hub) Lease(_ context.Context, l wire.Lease) (wire.LeaseReply, error) {
 	case h.lease == nil:
 		return wire.LeaseReply{}, nil
 	}
-	return h.lease(l), nil
+	r := h.lease(l)
+	r.Now = chain.InstantOf(time.Now())
+	return r, nil
 }
 
 func (h *hub) Protest(_ context.Context, p wire.Protest) (wire.ProtestReply, error) {

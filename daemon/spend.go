@@ -236,6 +236,8 @@ func (d *Daemon) lease(ctx context.Context) error {
 	d.purse.Acknowledged(usage)
 	var blocks []purse.Block
 	for _, g := range reply.Grants {
+		// By this device's clock, from before it asked: it may be wrong by hours.
+		g.Until = chain.InstantOf(now) + max(g.Until-reply.Now, 0)
 		d.purse.SetUsed(g.Account, g.Used.Share())
 		if g.Amount == 0 {
 			d.purse.Refused(g.Account, g.Slot, g.Until)

@@ -127,6 +127,28 @@ func (h *Hub) limit(c *resolve.Candidate, all []*ceiling, slot chain.Slot, p res
 	c.Option.Accounts = slices.DeleteFunc(c.Option.Accounts, func(a chain.Account) bool { return a.Key != "" && slices.Contains(spent, a.Key) })
 }
 
+// reopens gives when the first of the ceilings that are used up begins anew; zero
+// if none is.
+func (h *Hub) reopens(in resolve.Input, now time.Time) (at time.Time) {
+	for i := range in.Candidates {
+		for _, c := range in.Candidates[i].Ceilings {
+			if l := h.ceilings().account[c.Name]; c.Breached && l != nil {
+				_, end := l.Period(now)
+				at = sooner(at, end)
+			}
+		}
+	}
+	return at
+}
+
+// sooner gives the earlier of two times, of which zero is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // typical is what a request of the profile's size costs, in micro-dollars.
 func typical(c *chain.Cost, p resolve.Profile) float64 {
 	return math.Ceil((float64(c.InputPerMtok)*p.InputTokens+float64(c.OutputPerMtok)*p.OutputTokens)/1e6) + float64(c.PerCall)
@@ -170,6 +192,7 @@ func (h *Hub) lease(from chain.PeerID, q *wire.Lease) (reply wire.LeaseReply, er
 		return reply, err
 	}
 	all := h.ceilings()
+	reply.Now = chain.InstantOf(now)
 	change := h.changeQuota()
 	change.settle(from, all, q.Usage, now)
 	holds := map[string]bool{}

@@ -75,6 +75,7 @@ func (h *Hub) resolution(slot chain.Slot, now time.Time) *result {
 		h.orders++
 		var suspects []chain.OptionID
 		suspects, res.until = h.suspects(in, now)
+		res.until = sooner(res.until, h.reopens(in, now))
 		if len(res.resolution.Options) > 0 {
 			res.offer, res.err = publish.Prepare(res.resolution, rules, fingerprint(in, rules, suspects))
 		}
@@ -115,6 +116,7 @@ func (h *Hub) resolveSlot(slot chain.Slot) error {
 	if res.err != nil {
 		return res.err
 	}
+	h.lookAt(slot, res.until)
 	if res.offer == nil {
 		return h.withdraw(slot)
 	}
@@ -123,7 +125,6 @@ func (h *Hub) resolveSlot(slot chain.Slot) error {
 		return err
 	}
 	h.lookAt(slot, out.Again)
-	h.lookAt(slot, res.until)
 	e, _ := h.press.Edition(slot)
 	if p := h.plans[slot]; out.Published || p == nil || !p.Fits(e.Body, res.resolution.Withheld) {
 		if res.plan == nil || !res.plan.Fits(e.Body, res.resolution.Withheld) {

@@ -28,7 +28,8 @@ type LeaseUsage struct {
 
 // LeaseReply answers each ask.
 type LeaseReply struct {
-	Grants []Grant `cbor:"grants,omitempty"`
+	Grants []Grant       `cbor:"grants,omitempty"`
+	Now    chain.Instant `cbor:"now"` // the hub's clock: a block's life is what lies between this and its end
 }
 
 // Grant is a block, or a no: then Amount is 0, and Until says when to ask again.
@@ -66,6 +67,7 @@ func (c *check) usage(list []LeaseUsage) {
 // Validate implements [Message].
 func (l *LeaseReply) Validate() error {
 	var c check
+	c.instant("now", l.Now)
 	c.size("grants", len(l.Grants), 0, maxAsks)
 	for i := 0; i < len(l.Grants) && c.err == nil; i++ {
 		g := &l.Grants[i]

@@ -61,7 +61,7 @@ func samples() map[string]wire.Message {
 		"protest_reply": &wire.Reply{Protest: &wire.ProtestReply{Extension: []byte("extension"), Reason: "none left"}},
 		"lease": &wire.Request{Lease: &wire.Lease{Asks: []wire.LeaseAsk{{Account: "key alpha usd", Slot: home, Least: 420}},
 			Usage: []wire.LeaseUsage{{ID: "l1", Account: "key alpha usd", Used: 77, Done: true}}}},
-		"lease_reply": &wire.Reply{Lease: &wire.LeaseReply{Grants: []wire.Grant{
+		"lease_reply": &wire.Reply{Lease: &wire.LeaseReply{Now: 1772364600000, Grants: []wire.Grant{
 			{ID: "l2", Account: "key alpha usd", Slot: home, Amount: 900, Until: 1772366400000, Used: 250000}, {Account: "workspace:home gamma/* calls", Slot: home, Until: 1772366400000, Used: 1e6}}}},
 		"refusal":      &wire.Reply{Refusal: &wire.Refusal{Code: "busy", Message: "come back later", ComeBack: 30000}},
 		"invalidation": &wire.Invalidation{Scope: wire.ScopeHash(bytes.Repeat([]byte{9}, 32), chain.DefaultScope), Primitive: chain.LLMChat, Seq: 8, Prefix: []byte(body[4:12])},

@@ -198,10 +198,6 @@ func (b *Book) Estimates(k Key, in Segment, prior resolve.Prior, now time.Time) 
 		if e.Reliability.Weight > 0 {
 			e.Usual = e.Reliability.Value
 		}
-		e.Usual = prior.Reliability
-		if e.Reliability.Weight > 0 {
-			e.Usual = e.Reliability.Value
-		}
 		e.Reliability = resolve.Estimate{Value: p, Weight: suspectWeight}
 	}
 	return e
