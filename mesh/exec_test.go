@@ -297,3 +297,42 @@ func TestStuckReadersAndTheSpoke(t *testing.T) {
 		group.Wait()
 	})
 }
+
+// A stranger's streams are held to few by the device's own limits, without a byte
+// of them being judged, and a member's work is done meanwhile.
+func TestAStrangerWithManyStreams(t *testing.T) {
+	run(t, 1, func(t *testing.T, w *world) {
+		work := newWorker()
+		b := w.device(2, func(c *mesh.DeviceConfig) { c.Executor = work })
+		defer b.Close()
+		a := w.devices[0]
+		if err := a.Link(t.Context(), b.Device); err != nil {
+			t.Fatal(err)
+		}
+		stranger := w.rogue(3)
+		stranger.connect(b.Host())
+		opened := 0
+		for range 1000 {
+			s, err := stranger.NewStream(t.Context(), b.Host().ID(), exec.Protocol)
+			if err != nil {
+				continue
+			}
+			if _, err := s.Write([]byte{0x80, 0x20}); err == nil {
+				opened++
+			}
+		}
+		if got, err := a.order(t.Context(), t, b.PeerID(), []byte("work")); err != nil || string(got) != "work" {
+			t.Errorf("a member's work: %v", err)
+		}
+		if s := b.Stats(); s.Foreign > exec.StreamsPerPeer+1 || opened < 500 { // and the last of the member
+			t.Errorf("of %d streams %d are open", opened, s.Foreign)
+		}
+		if len(work.seen()) != 1 {
+			t.Errorf("%d requests were judged", len(work.seen()))
+		}
+		time.Sleep(11 * time.Second)
+		if s := b.Stats(); s.Foreign != 0 {
+			t.Errorf("%d streams are still open", s.Foreign)
+		}
+	})
+}
