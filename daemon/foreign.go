@@ -26,6 +26,7 @@ type foreign struct {
 	sharing *sharing.Switch
 	lines   *rate.Limiter // of the log about refusals, which strangers must not fill
 	revoked atomic.Pointer[member.Revocations]
+	can     atomic.Pointer[abilities]
 
 	answered, failed, left atomic.Uint64
 
@@ -54,13 +55,30 @@ func (f *foreign) Member() (executor.Member, bool) {
 	return executor.Member{Trust: f.d.joined.Trust, Scopes: f.d.joined.Scopes, Revocations: f.revoked.Load()}, ok
 }
 
+// abilities are what the device declares and was granted, as it was a moment ago:
+// listing it for each request costs as much as verifying its signature.
+type abilities struct {
+	at     time.Time
+	serial uint64 // of the membership that grants
+	has    []chain.Capability
+}
+
+// abilitiesHold is how long that moment may be past.
+const abilitiesHold = time.Second
+
 // Has implements executor.Device: declared and granted.
 func (f *foreign) Has() []chain.Capability {
 	m, _, ok := f.d.own()
 	if !ok {
 		return nil
 	}
-	return m.Counts(f.d.capabilities())
+	now := time.Now()
+	if a := f.can.Load(); a != nil && a.serial == m.Serial && now.Sub(a.at) < abilitiesHold {
+		return a.has
+	}
+	a := &abilities{at: now, serial: m.Serial, has: m.Counts(f.d.capabilities())}
+	f.can.Store(a)
+	return a.has
 }
 
 // Chain implements executor.Device.
