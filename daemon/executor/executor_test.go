@@ -415,6 +415,21 @@ func TestEnvelopesMayBeLeftOutOnceKnown(t *testing.T) {
 	}
 }
 
+// A chain that was verified for one scope is of no use in another.
+func TestACachedChainIsOfItsOwnScope(t *testing.T) {
+	w := newWorld(t)
+	w.member.Scopes = []chain.ScopeID{chain.DefaultScope, "workspace:work"}
+	w.chainOf(t, w.hub, w.hub.Body(t, "peer | x"), w.now) // not the one held
+	if _, err := w.admit(t); err != nil {
+		t.Fatal(err)
+	}
+	w.next()
+	w.request.Scope = "workspace:work"
+	if _, err := w.admit(t); code(err) != wire.ExecForeignChain {
+		t.Error(err)
+	}
+}
+
 // A cached membership is judged anew each time.
 func TestARevocationHoldsForWhatIsCached(t *testing.T) {
 	w := newWorld(t)

@@ -211,7 +211,8 @@ func refuseChain(err error) *wire.ExecRefusal {
 func bodyKey(body chain.CID) []byte { return wire.EnvelopeHash([]byte("body " + string(body))) }
 
 // slot finds the peer slot that the request came through, in the chain or in an
-// extension of it, and whether this device may fill it.
+// extension of it, and whether this device may fill it. That its data may leave the
+// submitter is sure: no body that says otherwise of a slot is valid.
 func (e *Executor) slot(own Member, from chain.PeerID, r *wire.ExecRequest, a authority, open *wire.ExecOpen, now time.Time) (chain.Option, *wire.ExecRefusal) {
 	options := a.chain.Options()
 	if len(r.Extension) > 0 {
@@ -230,8 +231,6 @@ func (e *Executor) slot(own Member, from chain.PeerID, r *wire.ExecRequest, a au
 		return chain.Option{}, wire.RefuseExec(wire.ExecNoSlot, "option %q is no peer slot", chain.Clip(r.Option))
 	case a.chain.Rules().NoPeers:
 		return chain.Option{}, wire.RefuseExec(wire.ExecNoSlot, "the chain's rules forbid peers")
-	case options[i].Data == chain.LocalOnly:
-		return chain.Option{}, wire.RefuseExec(wire.ExecNoSlot, "the data of option %q stays where it is", chain.Clip(r.Option))
 	}
 	has := e.device.Has()
 	for _, c := range append([]chain.Capability{chain.ExecuteCapability(r.Primitive)}, options[i].Requires...) {
