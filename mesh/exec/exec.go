@@ -97,8 +97,3 @@ type Terms struct {
 // ErrBroken is the error of an attempt whose stream ended without a trailer after
 // the request was sent: the work may have run, in part or whole.
 var ErrBroken = errors.New("the stream to the executor broke")
-
-func timedOut(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
-}
