@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -41,6 +42,7 @@ type hub struct {
 	node    *mesh.Hub
 	mesh    chain.MeshID
 	content []byte // of the catalogue file, as it was read last
+	usual   func() // lets as much garbage gather as usual
 
 	webListener, socket net.Listener
 	web, control        *http.Server
@@ -54,10 +56,11 @@ func openHub(o hubOptions) (h *hub, err error) {
 	if err := o.config.validate(); err != nil {
 		return nil, usage("%w", err)
 	}
-	opening := &hub{options: o, log: o.log}
+	opening := &hub{options: o, log: o.log, usual: spareMemory(os.Getenv)}
 	h = opening
 	defer func() {
 		if err != nil { // h is nil then
+			opening.usual()
 			err = errors.Join(err, opening.release())
 		}
 	}()
@@ -110,6 +113,9 @@ func (h *hub) start(ctx context.Context) (err error) {
 	}
 	if err := h.Hub.Start(ctx, h.node); err != nil {
 		return err
+	}
+	if o, err := h.Overview(ctx); err != nil || o.Devices < largeHub {
+		h.usual()
 	}
 	pages := dashboard.New(h.Hub)
 	h.web, h.control = httpServer(pages.Web(h.options.config.Hosts, h.options.config.Origins), h.log), httpServer(pages.Socket(), h.log)

@@ -1,6 +1,9 @@
 package main
 
-import "runtime"
+import (
+	"runtime"
+	"runtime/debug"
+)
 
 // headroom is how much the collector believes to be in use beside what is.
 const headroom = 32 << 20
@@ -20,4 +23,23 @@ func leaveHeadroom(getenv func(string) string) (release func()) {
 	}
 	room := make([]byte, headroom)
 	return func() { runtime.KeepAlive(room) }
+}
+
+// largeHub is the number of devices from which on a hub's heap is large enough for
+// the garbage beside it to matter.
+const largeHub = 10_000
+
+// sparing is how much garbage, in percent of what is in use, gathers in a process
+// that spares memory.
+const sparing = 50
+
+// spareMemory lets half as much garbage gather as usual, until it is released: while
+// a hub reads what it kept, and for as long as it runs if that is much. Who sets
+// GOGC or GOMEMLIMIT knows better.
+func spareMemory(getenv func(string) string) (release func()) {
+	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
+		return func() {}
+	}
+	before := debug.SetGCPercent(sparing)
+	return func() { debug.SetGCPercent(before) }
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"runtime"
+	"runtime/debug"
 	"testing"
 )
 
@@ -24,5 +25,25 @@ func TestHeadroomIsForWhoeverSetNothing(t *testing.T) {
 			t.Errorf("%q set: from %d to %d bytes, headroom wanted: %v", set, before, after, want)
 		}
 		release()
+	}
+}
+
+func TestMemoryIsSparedForWhoeverSetNothing(t *testing.T) {
+	usual := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(usual)
+	for set, want := range map[string]int{"": sparing, "GOGC": 100, "GOMEMLIMIT": 100} {
+		release := spareMemory(func(name string) string {
+			if name == set {
+				return "100"
+			}
+			return ""
+		})
+		during := debug.SetGCPercent(100)
+		debug.SetGCPercent(during)
+		release()
+		after := debug.SetGCPercent(100)
+		if during != want || after != 100 {
+			t.Errorf("%q set: %d %%, and %d %% after", set, during, after)
+		}
 	}
 }

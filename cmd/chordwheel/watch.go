@@ -93,7 +93,7 @@ func watchCatalog(ctx context.Context, file string, last []byte, reload func(cat
 	defer settled.Stop()
 	glances := time.NewTicker(glance)
 	defer glances.Stop()
-	var seen fs.FileInfo
+	var seen, listed fs.FileInfo
 	for {
 		select {
 		case <-ctx.Done():
@@ -110,8 +110,10 @@ func watchCatalog(ctx context.Context, file string, last []byte, reload func(cat
 			log.Warn("watching the catalogue", "error", err)
 			settled.Reset(quiet)
 		case <-glances.C:
-			if now, _ := os.Stat(file); !sameState(seen, now) {
-				seen = now
+			now, _ := os.Stat(file)
+			list, _ := os.Stat(file + rosterSuffix)
+			if !sameState(seen, now) || !sameState(listed, list) {
+				seen, listed = now, list
 				settled.Reset(quiet)
 			}
 		case <-settled.C:

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -104,5 +106,40 @@ primitives: [{name: llm.chat, default: [NAME/m]}]
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestTheListBesideTheCatalogue: workspaces that are like others are read with the catalogue,
+// their faults are the catalogue's, and a change of the list alone is a change.
+func TestTheListBesideTheCatalogue(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	put := func(file, text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(file, `providers: [{name: a, adapter: builtin, models: [{name: m, primitives: [llm.chat]}]}]
+primitives: [{name: llm.chat, default: [a/m]}]
+workspaces: [{id: free}]
+`)
+	_, alone, err := readCatalog(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(file+rosterSuffix, "x free\ny free\n")
+	c, two, err := readCatalog(file)
+	if w, known := c.Workspace("workspace:y"); err != nil || !known || w.ID != "free" || c.Enlisted() != 2 {
+		t.Errorf("%+v %v %v", w, known, err)
+	}
+	put(file+rosterSuffix, "x free\nz free\n")
+	_, other, err := readCatalog(file)
+	if err != nil || bytes.Equal(alone, two) || bytes.Equal(two, other) {
+		t.Errorf("a change of the list is no change: %v", err)
+	}
+	put(file+rosterSuffix, "x free\nx free\n")
+	_, _, err = readCatalog(file)
+	var invalid *catalog.Invalid
+	if !errors.As(err, &invalid) || !strings.Contains(err.Error(), "c.yaml.workspaces:2:1: workspace \"x\" stands twice") {
+		t.Errorf("%v", err)
 	}
 }
