@@ -84,12 +84,13 @@ type Hub struct {
 	again        map[chain.Slot]time.Time // slots to offer again, and when
 	soonest      time.Time                // of again
 	looked       map[chain.Slot]time.Time // when news of a slot were last looked at
-	overrideSeq  uint64                   // of the newest word on chains of qualifiers
-	fresh        map[learn.Key]bool       // options of which something was learned and not looked at
-	nextLook     time.Time                // at those, at the earliest
-	unkept       map[chain.ScopeID]bool   // chains of these changed and are not on disk yet
-	kept         map[chain.CID]bool       // bodies that are
-	sweep        []chain.ScopeID          // scopes to look over, bit by bit
+	usage        map[chain.Primitive]*usage
+	overrideSeq  uint64                 // of the newest word on chains of qualifiers
+	fresh        map[learn.Key]bool     // options of which something was learned and not looked at
+	nextLook     time.Time              // at those, at the earliest
+	unkept       map[chain.ScopeID]bool // chains of these changed and are not on disk yet
+	kept         map[chain.CID]bool     // bodies that are
+	sweep        []chain.ScopeID        // scopes to look over, bit by bit
 	memo         memo
 	orders       uint64 // worked out since the start
 	news         uint64 // grows with everything that was learned or declared
@@ -121,7 +122,7 @@ func New(cfg Config) (*Hub, error) {
 		turn: make(chan struct{}, 1), poke: make(chan struct{}, 1), ready: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
 		catalogue: cfg.Catalogue, fleet: fleet.New(), book: learn.NewBook(),
 		press: publish.New(cfg.Key, cfg.Mesh, numbers), desk: escalate.NewDesk(), quota: quota.New(),
-		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{},
+		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{}, usage: map[chain.Primitive]*usage{},
 		invitations: map[string]invitation{}, topics: map[chain.ScopeID]topic{}, again: map[chain.Slot]time.Time{}, looked: map[chain.Slot]time.Time{},
 		refused: map[string]uint64{}, fresh: map[learn.Key]bool{}, unkept: map[chain.ScopeID]bool{}, kept: map[chain.CID]bool{},
 		namesDevices: namesDevices(&cfg.Catalogue),

@@ -45,7 +45,7 @@ func (h *Hub) input(slot chain.Slot, now time.Time) (in resolve.Input, rules cha
 			}
 		}
 	}
-	in.Cap = p.Rules.WithDefaults().Attempts
+	in.Cap, in.Measured = p.Rules.WithDefaults().Attempts, h.measured(p.Name, p.Profile, now)
 	h.override(&in, &w, p.Name)
 	return in, rulesOf(p.Rules, in), true
 }

@@ -171,6 +171,7 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (news, tur
 			news[key] = true
 		}
 	}
+	h.size(r.Measurements, ours)
 	if len(news) > 0 {
 		h.changed()
 	}
