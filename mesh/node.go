@@ -13,6 +13,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
 	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	"github.com/libp2p/go-libp2p/p2p/security/noise"
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	quic "github.com/libp2p/go-libp2p/p2p/transport/quic"
@@ -119,7 +120,7 @@ func build(key chain.Key, version string, l limits, g *gater, m *meter, factory 
 	}
 	h, err := factory(append(more,
 		libp2p.Identity(key.Private()), libp2p.ConnectionGater(g), libp2p.ResourceManager(resources), libp2p.ConnectionManager(conns),
-		libp2p.BandwidthReporter(m), libp2p.DisableMetrics(), libp2p.DisableRelay(), libp2p.Ping(false),
+		libp2p.BandwidthReporter(m), libp2p.DisableMetrics(), libp2p.DisableRelay(), libp2p.Ping(false), libp2p.SwarmOpts(swarm.WithDialRanker(rank)),
 		// After a hundred dials into an outage these would let one in a
 		// hundred through: a device would miss its hub's return by hours.
 		libp2p.UDPBlackHoleSuccessCounter(nil), libp2p.IPv6BlackHoleSuccessCounter(nil),

@@ -166,3 +166,68 @@ func benchKey(b *testing.B) chain.Key {
 	}
 	return k
 }
+
+// Devices on real sockets: one knows the other by a name, from its owner. TCP is
+// what they speak, and when one is gone the other is told.
+func TestRealPeers(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	d := newDesk(someKey(t))
+	start := func(name string, change func(*mesh.DeviceConfig)) (*mesh.Device, chan mesh.Contact, chan chain.PeerID) {
+		t.Helper()
+		met, parted := make(chan mesh.Contact, 64), make(chan chain.PeerID, 64)
+		cfg := mesh.DeviceConfig{Key: someKey(t), Trust: d.trust(), HubAddrs: []string{"/ip4/127.0.0.1/tcp/9"},
+			Listen:    []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"},
+			OnContact: func(c mesh.Contact) { met <- c }, OnParted: func(p chain.PeerID) { parted <- p }}
+		if change != nil {
+			change(&cfg)
+		}
+		device, err := mesh.NewDevice(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := device.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		envelope, err := d.issue(device.PeerID(), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		device.Announce(wire.Announce{Membership: envelope, BootID: name})
+		return device, met, parted
+	}
+	b, metA, _ := start("b", nil)
+	defer b.Close()
+	port := strings.Split(b.Addrs()[0], "/")[4]
+	a, metB, partedB := start("a", func(cfg *mesh.DeviceConfig) {
+		cfg.Peers = []string{"/dns4/localhost/tcp/" + port + "/p2p/" + string(b.PeerID())}
+	})
+	defer a.Close()
+	for _, c := range []struct {
+		met  chan mesh.Contact
+		want chain.PeerID
+	}{{metA, a.PeerID()}, {metB, b.PeerID()}} {
+		select {
+		case got := <-c.met:
+			if got.Peer != c.want {
+				t.Errorf("met %s", got.Peer)
+			}
+		case <-ctx.Done():
+			t.Fatal("not met")
+		}
+	}
+	pong, err := a.Ping(ctx, b.PeerID())
+	if err != nil || pong.Transport != "tcp" || pong.Path != "direct" || pong.RTT <= 0 {
+		t.Errorf("%+v %v", pong, err)
+	}
+	_ = b.Close()
+	select {
+	case p := <-partedB:
+		if p != b.PeerID() {
+			t.Errorf("parted from %s", p)
+		}
+	case <-ctx.Done():
+		t.Fatal("the parting is not told")
+	}
+}

@@ -26,6 +26,8 @@ const (
 	perDial      = 8  // addresses tried at once
 	backoffBase  = 2 * time.Second
 	backoffMax   = 2 * time.Minute
+	backoffNear  = 20 * time.Second // for a peer that was in contact within missedFor: it may just have started again
+	missedFor    = 10 * time.Minute
 	first        = 500 * time.Millisecond // the smaller peer ID dials within it
 	second       = 4 * time.Second        // the other waits that long, and up to as much again
 	pester       = 10 * time.Second       // between two dials that the LAN's word brings forward
@@ -66,6 +68,7 @@ type entry struct {
 	failures  int
 	notBefore time.Time
 	pestered  time.Time
+	parted    time.Time // when its last contact ended
 	heard     time.Time // when somebody last said something about it
 }
 
@@ -242,6 +245,9 @@ func (b *Book) Failed(p peer.ID, now time.Time) {
 	if e.failures < 7 {
 		limit = min(backoffBase<<e.failures, backoffMax)
 	}
+	if now.Sub(e.parted) < missedFor {
+		limit = min(limit, backoffNear)
+	}
 	e.failures++
 	e.state, e.notBefore = known, now.Add(b.random(limit))
 }
@@ -271,6 +277,9 @@ func (b *Book) Met(p peer.ID, now time.Time) {
 // at once, by the smaller peer ID first.
 func (b *Book) Parted(p peer.ID, now time.Time) {
 	if e := b.peers[p]; e != nil && e.state != dialled {
+		if e.state == met {
+			e.parted = now
+		}
 		e.state, e.notBefore = known, now.Add(b.turn(p))
 	}
 }

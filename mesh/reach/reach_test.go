@@ -170,6 +170,18 @@ func TestPauses(t *testing.T) {
 	if took := next(); took > 600*time.Millisecond {
 		t.Errorf("after parting: %s", took)
 	}
+	now = now.Add(time.Hour)
+	b.Met(large, now)
+	b.Parted(large, now)
+	for range 12 { // it may come back any moment
+		next()
+		b.Failed(large, now)
+		if took := next(); took > 2*time.Minute {
+			t.Errorf("one that was just there is looked for again after %s", took)
+		}
+		b.Failed(large, now)
+	}
+	next()
 	b.Met(large, now)
 	b.Rest(large)
 	if got := due(b, now.Add(time.Hour)); len(got) != 0 {
