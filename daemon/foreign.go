@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -101,7 +102,7 @@ func (f *foreign) Admit(_ context.Context, from chain.PeerID, open *wire.ExecOpe
 	now := time.Now()
 	admitted, err := f.admit(from, open, now)
 	if err != nil {
-		if f.lines.AllowN(now, 1) {
+		if !errors.Is(err, &wire.ExecRefusal{Code: wire.ExecNeed}) && f.lines.AllowN(now, 1) {
 			f.d.cfg.Log.Info("refused a peer's work", "peer", from, "reason", err)
 		}
 		return nil, err

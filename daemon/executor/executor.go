@@ -151,13 +151,15 @@ func (e *Executor) Admit(from chain.PeerID, open *wire.ExecOpen, now time.Time) 
 	if refusal == nil {
 		refusal = e.claim(j, now)
 	}
-	if refusal != nil {
+	switch {
+	case refusal == nil:
+		return j, nil
+	case refusal.Code != wire.ExecNeed: // that is a question
 		e.mu.Lock()
 		e.counts.Refused[refusal.Code]++ // the codes are ours: their number is bounded
 		e.mu.Unlock()
-		return nil, refusal
 	}
-	return j, nil
+	return nil, refusal
 }
 
 // claim takes a place for j, where there is one. Nothing of a request is remembered
