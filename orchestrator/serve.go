@@ -116,6 +116,7 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 		err = h.learned(news, now)
 	}
 	if len(turned) > 0 { // suspect, or no longer: news for everybody, at once
+		h.changed()
 		err = errors.Join(err, h.resolveSlots(h.concerned(turned)))
 	}
 	if err != nil {
@@ -172,9 +173,6 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (news, tur
 		}
 	}
 	h.size(r.Measurements, ours)
-	if len(news) > 0 {
-		h.changed()
-	}
 	return news, turned
 }
 

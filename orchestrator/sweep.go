@@ -154,14 +154,15 @@ func (h *Hub) lookAt(slot chain.Slot, at time.Time) {
 
 // learned looks over the chains that news of some options concern, in whatever
 // scope: at once where that is the first news for a while, else when the pause is
-// over. In a large mesh the pause grows with the work.
+// over. In a large mesh the pause grows with the work, and a sweep is not disturbed.
 func (h *Hub) learned(keys map[learn.Key]bool, now time.Time) error {
 	for k := range keys {
 		h.fresh[k] = true
 	}
-	if len(h.fresh) == 0 || now.Before(h.nextLook) {
+	if len(h.fresh) == 0 || len(h.sweep) > 0 || now.Before(h.nextLook) {
 		return nil
 	}
+	h.changed()
 	slots := h.concerned(h.fresh)
 	clear(h.fresh)
 	var ready []chain.Slot
@@ -182,8 +183,18 @@ func (h *Hub) learned(keys map[learn.Key]bool, now time.Time) error {
 		ready = append(ready, slot)
 	}
 	err := h.resolveSlots(ready)
-	h.nextLook = now.Add(lookShare * time.Since(now))
+	h.rest(time.Since(now))
 	return err
+}
+
+// rest puts the next look off for as long as the last one's work demands. Until then
+// what was worked out stays good enough for everybody.
+func (h *Hub) rest(work time.Duration) {
+	pause := lookShare * work
+	if len(h.sweep) > 0 {
+		pause = max(pause, lookEvery)
+	}
+	h.nextLook = time.Now().Add(pause)
 }
 
 // resolveSlots looks over slots: now, or bit by bit where they are too many.
@@ -247,7 +258,8 @@ var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c
 
 // sweepOn looks over some of the scopes that wait.
 func (h *Hub) sweepOn() {
-	for began := time.Now(); len(h.sweep) > 0 && time.Since(began) < sweepTurn; {
+	began := time.Now()
+	for len(h.sweep) > 0 && time.Since(began) < sweepTurn {
 		n := min(16, len(h.sweep))
 		batch := h.sweep[:n]
 		h.sweep = h.sweep[n:]
@@ -256,8 +268,11 @@ func (h *Hub) sweepOn() {
 		}
 	}
 	h.keepEditions()
+	h.swept += time.Since(began)
 	if len(h.sweep) == 0 {
 		debug.FreeOSMemory() // reading and sweeping leave as much garbage as they keep
+		h.nextLook = time.Now().Add(max(lookShare*h.swept, lookEvery))
+		h.swept = 0
 	}
 }
 
@@ -267,7 +282,7 @@ func (h *Hub) untilAgain() time.Duration {
 	if !h.soonest.IsZero() {
 		wait = min(wait, time.Until(h.soonest))
 	}
-	if len(h.fresh) > 0 {
+	if len(h.fresh) > 0 && len(h.sweep) == 0 {
 		wait = min(wait, time.Until(h.nextLook))
 	}
 	return max(wait, 0)

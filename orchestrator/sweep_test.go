@@ -172,5 +172,21 @@ func TestASweep(t *testing.T) {
 		if n := w.orders() - orders; n > 10 {
 			t.Errorf("%d orders were worked out for scopes that are alike", n)
 		}
+
+		time.Sleep(time.Minute)
+		orders = w.orders()
+		for i := range 300 { // a report every 10 ms: looked at together
+			q := batch("boot", uint64(i+1), "alpha/small", chain.OK, 1, time.Duration(100+i)*time.Millisecond)
+			q.Counters[0].Slot, q.Measurements[0].Slot = slot, slot
+			if reply, err := last.rig.Report(t.Context(), last.key.PeerID(), q); err != nil || !reply.Accepted {
+				t.Fatal(reply, err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := w.orders() - orders; n == 0 || n > 40 {
+			t.Errorf("%d orders were worked out for 300 reports within 3 s", n)
+		}
 	})
 }
