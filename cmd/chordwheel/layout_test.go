@@ -20,6 +20,7 @@ const (
 	yaml   = "github.com/goccy/go-yaml/..."
 	sync   = "golang.org/x/sync/..."
 	sumdb  = "golang.org/x/mod/sumdb/..."
+	jcs    = "github.com/gowebpki/jcs"
 	sys    = "golang.org/x/sys/..."
 )
 
@@ -74,6 +75,20 @@ var layout = []row{
 		why: "what anybody can check of a ledger must not need the ledger",
 	},
 	{
+		packages: []string{"did"},
+		ours:     []string{"chain"},
+		others:   join(vocabulary, []string{jcs}),
+		direct:   join(sockets, files), deep: machinery, pure: true,
+		why: "what a DID stands for is decided by bytes, keys and the time, wherever the bytes came from",
+	},
+	{
+		packages: []string{"did/fetch"},
+		ours:     []string{"chain", "did"},
+		others:   []string{},
+		direct:   []string{"os", "os/...", "path/filepath"}, deep: []string{bbolt},
+		why: "the one place that goes where strangers point must be small enough to be read whole",
+	},
+	{
 		packages: []string{"store/spool"},
 		ours:     []string{"store/internal/crash"}, // names of steps, for tests
 		others:   []string{sys},
@@ -115,7 +130,7 @@ var layout = []row{
 	},
 	{
 		packages: []string{"orchestrator/..."},
-		ours:     []string{"chain/...", "store/...", "mesh/...", "orchestrator/..."},
+		ours:     []string{"chain/...", "did/...", "store/...", "mesh/...", "orchestrator/..."},
 		direct:   []string{libp2p, multi, bbolt},
 		why:      "hosts, streams and addresses stop at mesh, the database stops at store, and the hub never knows a device's inside",
 	},
@@ -139,7 +154,7 @@ var layout = []row{
 	},
 	{
 		packages: []string{"daemon/..."},
-		ours:     []string{"chain/...", "store/...", "mesh/...", "daemon/..."},
+		ours:     []string{"chain/...", "did/...", "store/...", "mesh/...", "daemon/..."},
 		direct:   []string{libp2p, multi, bbolt},
 		why:      "hosts, streams and addresses stop at mesh, the database stops at store, and a device never knows the hub's inside",
 	},

@@ -1,0 +1,107 @@
+package did
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+)
+
+// Fetcher gets what stands at an https address. It has to bound the time, to refuse more than
+// limit bytes, redirects and addresses of its own network, and to return an error that
+// wraps ErrNotFound for what does not exist.
+type Fetcher interface {
+	Fetch(ctx context.Context, url string, limit int64) ([]byte, error)
+}
+
+// Want says which version of a did:webvh is wanted; the zero value is the newest.
+type Want struct {
+	VersionID string
+	At        time.Time // the one in force then
+}
+
+// Resolve gives what a DID stands for. did:key needs no fetcher. An error wraps
+// ErrInvalid, ErrNotFound, or is the fetcher's: then nothing is known about the DID, and
+// asking again later is right. A log of which one entry does not hold is refused as a whole.
+func Resolve(ctx context.Context, f Fetcher, did string, want Want, now time.Time) (Resolution, error) {
+	if strings.HasPrefix(did, "did:key:") {
+		return resolveKey(did)
+	}
+	w, err := parseWebVH(did)
+	if err != nil {
+		return Resolution{}, err
+	}
+	if f == nil {
+		return Resolution{}, fmt.Errorf("resolve %s: this device resolves did:key only", chain.Clip(did))
+	}
+	if w.scid == placeholder {
+		return Resolution{}, fmt.Errorf("%w: no SCID in %q", ErrInvalid, chain.Clip(did))
+	}
+	log, err := f.Fetch(ctx, w.url("did.jsonl"), MaxLog)
+	if err != nil {
+		return Resolution{}, fmt.Errorf("resolve %s: %w", chain.Clip(did), err)
+	}
+	all, err := readLog(log, now)
+	if err != nil {
+		return Resolution{}, err
+	}
+	var approvals []byte
+	for _, v := range all {
+		if v.witness.active() {
+			if approvals, err = f.Fetch(ctx, w.url("did-witness.json"), MaxLog); err != nil {
+				return Resolution{}, fmt.Errorf("resolve %s: approvals: %w", chain.Clip(did), err)
+			}
+			break
+		}
+	}
+	return pick(all, approvals, did, want)
+}
+
+// Verify checks a log that came in another way, from a file say, with the approvals of its
+// witnesses if it has any, and gives what did stands for. Errors wrap ErrInvalid or
+// ErrNotFound.
+func Verify(log, approvals []byte, did string, want Want, now time.Time) (Resolution, error) {
+	if _, err := parseWebVH(did); err != nil {
+		return Resolution{}, err
+	}
+	all, err := readLog(log, now)
+	if err != nil {
+		return Resolution{}, err
+	}
+	return pick(all, approvals, did, want)
+}
+
+// pick gives the wanted version of a log whose entries hold.
+func pick(all []version, approvals []byte, did string, want Want) (Resolution, error) {
+	if err := errors.Join(theirs(all, did), checkWitnesses(all, approvals)); err != nil {
+		return Resolution{}, err
+	}
+	last := all[len(all)-1]
+	v := last
+	switch {
+	case want.VersionID != "":
+		v = version{}
+		for _, x := range all {
+			if x.id == want.VersionID {
+				v = x
+			}
+		}
+	case !want.At.IsZero():
+		v = version{}
+		for _, x := range all {
+			if !x.time.After(want.At) {
+				v = x
+			}
+		}
+	}
+	if v.id == "" {
+		return Resolution{}, fmt.Errorf("%w: no such version of %s", ErrNotFound, chain.Clip(did))
+	}
+	return Resolution{
+		DID: v.did, Document: v.document.canonical(), VersionID: v.id, VersionTime: v.time, Created: all[0].time, Updated: last.time,
+		Portable: last.after.portable, Deactivated: last.after.deactivated, TTL: time.Duration(last.after.ttl) * time.Second,
+	}, nil
+}
