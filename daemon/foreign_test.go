@@ -485,6 +485,77 @@ func TestTheWalkForAPeer(t *testing.T) {
 			}
 		})
 	})
+	t.Run("breaks off where its provider does, and signs nothing", func(t *testing.T) {
+		inTheShop(t, five, nil, func(t *testing.T, r *shop) {
+			r.play.run = func(ctx context.Context, c adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
+				says("half")(ctx, c, emit)
+				return walk.Outcome{Class: chain.Unreachable}
+			}
+			chunks, _, trailer, err := r.guest(t, 1).do(t.Context(), streamed, nil)
+			if err != nil || trailer.Class != chain.Cut || trailer.Signature != nil || trailer.ResponseHash != "" || len(chunks) != 1 || len(r.play.made()) != 1 {
+				t.Errorf("%q, %+v, %v", chunks, trailer, err)
+			}
+		})
+	})
+	t.Run("passes each event on before the next is there", func(t *testing.T) {
+		inTheShop(t, five, nil, func(t *testing.T, r *shop) {
+			r.play.run = func(_ context.Context, _ adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
+				for i := range 10 {
+					if i > 0 {
+						time.Sleep(100 * time.Millisecond)
+					}
+					if err := emit(walk.Chunk{Data: fmt.Appendf(nil, `{"choices":[{"delta":{"content":"%d"}}]}`, i), Meaningful: true}); err != nil {
+						return walk.Outcome{Class: chain.Canceled}
+					}
+				}
+				return walk.Outcome{Class: chain.OK}
+			}
+			g := r.guest(t, 1)
+			open, _ := g.ask(streamed, nil)
+			var at []time.Time
+			_, err := exec.Do(t.Context(), g.stream(), open, []byte(streamed), func([]byte, bool, bool) error {
+				at = append(at, time.Now())
+				return nil
+			})
+			if err != nil || len(at) != 10 {
+				t.Fatalf("%d events, %v", len(at), err)
+			}
+			for i := 1; i < len(at); i++ {
+				if gap := at[i].Sub(at[i-1]); gap < 90*time.Millisecond || gap > 110*time.Millisecond { // the network's jitter
+					t.Errorf("event %d came %v after the one before", i, gap)
+				}
+			}
+		})
+	})
+	t.Run("keeps to the time that it was left, but for an answer under way", func(t *testing.T) {
+		inTheShop(t, "local/own/m | peer requires=model:m", nil, func(t *testing.T, r *shop) {
+			silence := 500 * time.Millisecond
+			r.play.run = func(ctx context.Context, c adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
+				select {
+				case <-ctx.Done():
+					return walk.Outcome{Class: chain.Canceled}
+				case <-time.After(silence):
+				}
+				says("first")(ctx, c, emit)
+				time.Sleep(3 * time.Second)
+				return says("last")(ctx, c, emit)
+			}
+			g := r.guest(t, 1)
+			short := func(q *wire.ExecRequest) { q.Budget = 1000 }
+			if chunks, _, trailer, err := g.do(t.Context(), streamed, short); err != nil || trailer.Class != chain.OK || len(chunks) != 2 || trailer.FirstOutput < 500 || trailer.FirstOutput > 600 {
+				t.Errorf("%q, %+v, %v", chunks, trailer, err)
+			}
+			silence = time.Minute
+			began := time.Now()
+			_, _, trailer, err := g.do(t.Context(), streamed, short)
+			if took := time.Since(began); err != nil || trailer.Class != chain.Timeout || took > 1100*time.Millisecond {
+				t.Errorf("after %v: %+v, %v", took, trailer, err)
+			}
+			if s := r.Status(); len(s.Resting) != 0 {
+				t.Errorf("a submitter in a hurry lets options rest: %v", s.Resting)
+			}
+		})
+	})
 	t.Run("says how long everything cools down", func(t *testing.T) {
 		inTheShop(t, five, nil, func(t *testing.T, r *shop) {
 			r.play.run = func(context.Context, adapter.Call, func(walk.Chunk) error) walk.Outcome {
