@@ -164,7 +164,7 @@ func New(cfg Config) (*Daemon, error) {
 		d.readOwn(&d.joined)
 		d.revokedPeers(&d.joined)
 	}
-	d.deltas, d.purse, d.leases.least = newDeltas(), purse.New(), map[leaseNeed]int64{}
+	d.deltas, d.purse, d.leases.needs = newDeltas(), purse.New(), map[leaseNeed]need{}
 	d.lastEnd.Store(now.UnixMilli())
 	d.loadDeltas()
 	if err := d.loadPurse(); err != nil {

@@ -144,36 +144,41 @@ func conversation(w *edge.Work) delta.Conversation {
 }
 
 // maxBeginning bounds how much of a request is looked at for its first messages.
-const maxBeginning = 16 << 10
+const maxBeginning = 4 << 10
 
 // beginning gives the bytes of a chat request's messages up to its first of a user,
-// nil if they cannot be told. They are the same in every turn of a conversation.
+// or as much of them as is looked at; nil if there are none. They are the same in
+// every turn of a conversation. It reads no further than it must: it is on the way
+// of each request.
 func beginning(body []byte) []byte {
-	at := bytes.Index(body, []byte(`"messages"`))
+	at := bytes.Index(body[:min(len(body), maxBeginning)], []byte(`"messages"`))
 	if at < 0 {
 		return nil
 	}
-	part := body[at+len(`"messages"`):]
+	part := body[at:]
 	part = part[:min(len(part), maxBeginning)]
-	colon := bytes.IndexByte(part, ':')
-	if colon < 0 {
+	open := bytes.IndexByte(part, '[')
+	if open < 0 {
 		return nil
 	}
-	part = part[colon+1:]
-	in := json.NewDecoder(bytes.NewReader(part))
-	if open, err := in.Token(); err != nil || open != json.Delim('[') {
-		return nil
+	part = part[open:]
+	depth, first, quoted := 0, 0, false // first: where the current message begins
+	for i := 0; i < len(part); i++ {
+		switch c := part[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth == 2 {
+				first = i
+			}
+		case c == '}' || c == ']':
+			if depth--; depth == 0 || depth == 1 && bytes.Contains(part[first:i], []byte(`"user"`)) {
+				return part[:i]
+			}
+		}
 	}
-	for in.More() {
-		var m struct {
-			Role string `json:"role"`
-		}
-		if err := in.Decode(&m); err != nil {
-			return part // one long message: as much of it as is looked at
-		}
-		if m.Role == "user" {
-			break
-		}
-	}
-	return part[:in.InputOffset()]
+	return part
 }

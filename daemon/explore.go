@@ -106,7 +106,7 @@ func (d *Daemon) explore(ctx context.Context) {
 // choose picks what to probe, and notes that it will be.
 func (d *Daemon) choose() (*chain.Chain, delta.Choice, bool) {
 	now := time.Now()
-	idle := delta.Idle{Busy: d.counts.inFlight.Load() > 0, For: now.Sub(d.lastWork()), Used: d.usedOf,
+	idle := delta.Idle{Busy: d.counts.inFlight.Load() > 0 || d.foreign.load().Running > 0, For: now.Sub(d.lastWork()), Used: d.usedOf,
 		Can: func(s chain.Slot, o *chain.Option) bool { return probeFor(s.Primitive, chain.Profile{}) != nil }}
 	chains := map[chain.Slot]*chain.Chain{}
 	var views []delta.View

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -92,6 +93,9 @@ func (d *Daemon) spends(slot chain.Slot, payload []byte, profile chain.Profile) 
 
 // bound is the most output that a request allows, else fallback.
 func bound(payload []byte, fallback int64) int64 {
+	if !bytes.Contains(payload, []byte(`"max_`)) && !bytes.Contains(payload, []byte(`"n"`)) {
+		return fallback // most say neither, and may be long
+	}
 	var q struct {
 		Most      *float64 `json:"max_tokens"`
 		Completed *float64 `json:"max_completion_tokens"`
@@ -100,12 +104,13 @@ func bound(payload []byte, fallback int64) int64 {
 	if json.Unmarshal(payload, &q) != nil {
 		return fallback
 	}
+	n := min(max(q.N, 1), 128)
 	for _, most := range []*float64{q.Completed, q.Most} {
 		if most != nil && *most > 0 && *most < 1e9 {
-			return int64(math.Ceil(*most * min(max(q.N, 1), 128)))
+			return int64(math.Ceil(*most * n))
 		}
 	}
-	return fallback
+	return fallback * int64(math.Ceil(n))
 }
 
 // bill is what tokens cost on an option, rounded up.
@@ -184,8 +189,8 @@ func (d *Daemon) wantBlocks(slot chain.Slot, charges []purse.Charge) {
 	d.mu.Lock()
 	for _, c := range charges {
 		k := leaseNeed{slot, c.Account}
-		if len(d.leases.least) < maxNeeds || d.leases.least[k] > 0 {
-			d.leases.least[k] = max(d.leases.least[k], c.Amount)
+		if have := d.leases.needs[k]; len(d.leases.needs) < maxNeeds || have.least > 0 {
+			d.leases.needs[k] = need{max(have.least, c.Amount), time.Now()}
 		}
 	}
 	d.leases.due = true
@@ -206,9 +211,9 @@ func (d *Daemon) lookAtBlocks(slot chain.Slot, charges []purse.Charge) {
 
 // leaseState is what the visitor knows of leasing. It is guarded by Daemon.mu.
 type leaseState struct {
-	least map[leaseNeed]int64 // what the largest request so far took
-	due   bool                // ask soon
-	next  time.Time           // not before
+	needs map[leaseNeed]need
+	due   bool      // ask soon
+	next  time.Time // not before
 }
 
 type leaseNeed struct {
@@ -216,7 +221,16 @@ type leaseNeed struct {
 	account string
 }
 
-const maxNeeds = 4096
+// need is what the largest request took, and when one last found too little.
+type need struct {
+	least int64
+	at    time.Time
+}
+
+const (
+	maxNeeds = 4096
+	needed   = time.Hour // for so long a block is asked for on behalf of an option that no chain names: one that a protest revealed
+)
 
 // lease asks for the blocks that run low, and tells what became of the others.
 func (d *Daemon) lease(ctx context.Context) error {
@@ -275,13 +289,21 @@ func (d *Daemon) asks(now time.Time) (list []wire.LeaseAsk) {
 					least = bill(&o.Cost, profile.Input, longAnswer*profile.Output)
 				}
 				d.mu.Lock()
-				least = max(least, d.leases.least[leaseNeed{slot, a.Name}])
+				least = max(least, d.leases.needs[leaseNeed{slot, a.Name}].least)
 				d.mu.Unlock()
 				if d.purse.Low(a.Name, slot, least, ahead, now) {
 					asked[a.Name] = true
 					list = append(list, wire.LeaseAsk{Account: a.Name, Slot: slot, Least: least})
 				}
 			}
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k, n := range d.leases.needs {
+		asked := slices.ContainsFunc(list, func(a wire.LeaseAsk) bool { return a.Account == k.account && a.Slot == k.slot })
+		if !asked && now.Sub(n.at) < needed && len(list) < maxAsks && d.purse.Low(k.account, k.slot, n.least, now, now) {
+			list = append(list, wire.LeaseAsk{Account: k.account, Slot: k.slot, Least: n.least})
 		}
 	}
 	return list
