@@ -160,6 +160,40 @@ func TestRevocationsSpread(t *testing.T) {
 	})
 }
 
+// A member that fetches without end is told to wait; others are served.
+func TestFetchesAreBounded(t *testing.T) {
+	run(t, 0, func(t *testing.T, w *world) {
+		has := w.published(7)
+		all := w.neighbours(2, func(cfg *mesh.DeviceConfig) { cfg.Chains = has })
+		defer closeAll(all)
+		k := key(t, w.net, 40)
+		r := w.rogueWith(k, 40)
+		r.connect(all[0].Host())
+		s := r.talk(all[0].Host())
+		if _, err := s.ask(&wire.Ask{Greeting: &wire.Greeting{Membership: w.membership(nil, w.desk.key, k.PeerID()), BootID: "b"}}); err != nil {
+			t.Fatal(err)
+		}
+		given := 0
+		for range 2000 {
+			a, err := s.ask(&wire.Ask{Fetch: &wire.Fetch{Slot: home}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Fetch != nil {
+				given++
+			} else if a.Refusal == nil || a.Refusal.Code != exchange.CodeBusy {
+				t.Fatalf("%+v", a)
+			}
+		}
+		if given < 256 || given > 600 { // two thousand round trips take 20 s of simulated time
+			t.Errorf("%d of 2000 were answered", given)
+		}
+		if _, err := all[1].FetchFrom(t.Context(), all[0].PeerID(), wire.Fetch{Slot: home}); err != nil {
+			t.Errorf("another member: %v", err)
+		}
+	})
+}
+
 // talk is one exchange stream, spoken by hand.
 type talk struct {
 	t  *testing.T

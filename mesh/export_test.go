@@ -58,3 +58,6 @@ func KeepLAN(run context.Context, s mdns.Service, log *slog.Logger) (moved func(
 func ChordsTopic(m chain.MeshID, k wire.TopicKey) string {
 	return chordsTopic(m, wire.ScopeHash(k.Key, k.Scope))
 }
+
+// UsesLAN reports whether the device looks for others by multicast.
+func (d *Device) UsesLAN() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.lan != nil }

@@ -221,7 +221,9 @@ func (p *peers) connect(ctx context.Context, dial reach.Dial) error {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	// The pauses are the book's, and so is the choice of addresses.
+	// The pauses are the book's, and so is the choice of addresses: not what
+	// identify heard from the peer, too.
+	p.d.host.Peerstore().ClearAddrs(dial.Peer)
 	if s, ok := p.d.host.Network().(*swarm.Swarm); ok {
 		s.Backoff().Clear(dial.Peer)
 	}

@@ -26,7 +26,7 @@ const (
 	keepPeers    = 32
 	dialsAtOnce  = 8
 	meetTimeout  = 20 * time.Second // a dial, two greetings, two echoes
-	refreshEvery = 5 * time.Minute  // a contact without traffic
+	refreshEvery = 10 * time.Minute // a contact without traffic
 	refreshBusy  = time.Minute      // one whose work is under way
 	restFor      = 30 * time.Minute // how long a contact without a link counts
 	spreadWithin = 30 * time.Second // a new revocation list goes to those who lack it

@@ -179,6 +179,7 @@ func TestRealPeers(t *testing.T) {
 		met, parted := make(chan mesh.Contact, 64), make(chan chain.PeerID, 64)
 		cfg := mesh.DeviceConfig{Key: someKey(t), Trust: d.trust(), HubAddrs: []string{"/ip4/127.0.0.1/tcp/9"},
 			Listen:    []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"},
+			LAN:       true, // not for a device that nobody can reach from there
 			OnContact: func(c mesh.Contact) { met <- c }, OnParted: func(p chain.PeerID) { parted <- p }}
 		if change != nil {
 			change(&cfg)
@@ -204,6 +205,9 @@ func TestRealPeers(t *testing.T) {
 		cfg.Peers = []string{"/dns4/localhost/tcp/" + port + "/p2p/" + string(b.PeerID())}
 	})
 	defer a.Close()
+	if a.UsesLAN() || b.UsesLAN() {
+		t.Error("a device on loopback looks for others by multicast")
+	}
 	for _, c := range []struct {
 		met  chan mesh.Contact
 		want chain.PeerID

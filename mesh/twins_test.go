@@ -44,7 +44,7 @@ func TestOneDeviceIDTwice(t *testing.T) {
 		defer closeAll(all)
 		a, b, c := all[0], all[1], all[2]
 		w.as(b, "boot", chain.DeviceID("id-"+a.PeerID()))
-		w.within(7*time.Minute, "the holder and the third tell", func() bool {
+		w.within(13*time.Minute, "the holder and the third tell", func() bool {
 			return a.saw(mesh.SameDeviceID, b.PeerID()) && c.saw(mesh.SameDeviceID, b.PeerID())
 		})
 		if len(a.clones) != 1 || a.clones[0].ID != chain.DeviceID("id-"+a.PeerID()) || a.clones[0].Other != a.PeerID() {

@@ -36,6 +36,9 @@ const (
 	maxAsks      = 4096             // on one stream
 	maxPerPeer   = 4                // streams of one peer at a time
 	maxStreams   = 128
+
+	answerRate, answerBurst = 8, 256 // chains, bodies and lists of heads for one peer, a second and at once
+	maxBudgets              = 1024
 )
 
 // Codes of refusals.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"golang.org/x/time/rate"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/member"
@@ -26,12 +27,13 @@ type Server struct {
 	closed  bool
 	streams map[network.Stream]peer.ID
 	perPeer map[peer.ID]int
+	budgets map[peer.ID]*rate.Limiter // of chains and bodies; outlives the streams
 	group   sync.WaitGroup
 }
 
 // NewServer makes a server. It starts nothing.
 func NewServer(party Party, log *slog.Logger) *Server {
-	return &Server{party: party, log: log, streams: map[network.Stream]peer.ID{}, perPeer: map[peer.ID]int{}}
+	return &Server{party: party, log: log, streams: map[network.Stream]peer.ID{}, perPeer: map[peer.ID]int{}, budgets: map[peer.ID]*rate.Limiter{}}
 }
 
 // Serve answers on one stream to its end.
@@ -75,6 +77,22 @@ func (s *Server) admit(stream network.Stream, from peer.ID) network.StreamErrorC
 	s.perPeer[from]++
 	s.group.Add(1)
 	return network.StreamNoError
+}
+
+// affords reports whether from may have one more chain or body. A device that
+// lacks everything asks once for each of its slots.
+func (s *Server) affords(from peer.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	budget := s.budgets[from]
+	if budget == nil {
+		if len(s.budgets) >= maxBudgets {
+			clear(s.budgets)
+		}
+		budget = rate.NewLimiter(answerRate, answerBurst)
+		s.budgets[from] = budget
+	}
+	return budget.Allow()
 }
 
 func (s *Server) leave(stream network.Stream, from peer.ID) {
@@ -205,6 +223,9 @@ func (v *visit) shares(scope chain.ScopeID) error {
 	}
 	if v.party.Chains() == nil {
 		return Refuse(CodeNone, "nothing is cached here")
+	}
+	if !v.affords(v.stream.Conn().RemotePeer()) {
+		return Refuse(CodeBusy, "asked for too much: try later")
 	}
 	return nil
 }
