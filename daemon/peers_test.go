@@ -257,11 +257,11 @@ func TestASilentPeerThatSpeaksAgainIsUsed(t *testing.T) {
 func TestACallerWhoLeavesIsToldToThePeerAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, x := beside(t, withSlot)
-		var left time.Time
+		left := make(chan time.Time, 1)
 		x.set(func(x *box) {
 			x.runs = func(ctx context.Context, _ wire.ExecRequest, _ exec.Emit) (wire.ExecTrailer, error) {
 				<-ctx.Done()
-				left = time.Now()
+				left <- time.Now()
 				return wire.ExecTrailer{}, context.Cause(ctx)
 			}
 		})
@@ -270,8 +270,8 @@ func TestACallerWhoLeavesIsToldToThePeerAtOnce(t *testing.T) {
 		time.AfterFunc(2*time.Second, cancel)
 		w := edge.Work{ID: "r", Primitive: chain.LLMChat, Model: edge.Auto, Body: []byte(`{}`)}
 		result, _ := b.Do(ctx, &w, func(walk.Attempt, [][]byte) error { return nil })
-		if result.End != walk.Left || left.Sub(begin) > 2100*time.Millisecond {
-			t.Errorf("%+v, told after %s", result, left.Sub(begin))
+		if told := (<-left).Sub(begin); result.End != walk.Left || told > 2100*time.Millisecond {
+			t.Errorf("%+v, told after %s", result, told)
 		}
 		x.set(func(x *box) { x.runs = x.answers })
 		if text, _, _ := b.ask(edge.Work{}); text != "answer of box" {

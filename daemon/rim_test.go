@@ -298,24 +298,23 @@ func TestACancelReachesTheProviderOfThePeer(t *testing.T) {
 	for _, chunks := range []int{0, 1} {
 		onTheRim(t, throughB, func(t *testing.T, r *rim) {
 			a := r.device(1, "a", echo(), nil)
-			var left time.Time
+			left := make(chan time.Time, 1)
 			r.device(2, "b", does(func(ctx context.Context, _ adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
 				for range chunks {
 					_ = emit(walk.Chunk{Data: []byte("x"), Meaningful: true})
 				}
 				<-ctx.Done()
-				left = time.Now()
+				left <- time.Now()
 				return walk.Outcome{Class: chain.Canceled}
 			}), nil, "local/b/m")
 			r.until(time.Minute, "a meets b", a.sees("b", "live"))
 			ctx, cancel := context.WithCancel(t.Context())
-			var gone time.Time
-			time.AfterFunc(2*time.Second, func() { gone = time.Now(); cancel() })
+			gone := time.Now().Add(2 * time.Second)
+			time.AfterFunc(2*time.Second, cancel)
 			if _, result := a.ask(ctx, true); result.End != walk.Left {
 				t.Errorf("%+v", result)
 			}
-			time.Sleep(time.Second)
-			if d := left.Sub(gone); left.IsZero() || d > 100*time.Millisecond {
+			if d := (<-left).Sub(gone); d > 100*time.Millisecond {
 				t.Errorf("the provider of the peer saw it after %s", d)
 			}
 		})
