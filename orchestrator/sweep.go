@@ -126,9 +126,10 @@ func (h *Hub) resolveSlot(slot chain.Slot) error {
 	}
 	h.lookAt(slot, out.Again)
 	e, _ := h.press.Edition(slot)
-	if p := h.plans[slot]; out.Published || p == nil || !p.Fits(e.Body, res.resolution.Withheld) {
-		if res.plan == nil || !res.plan.Fits(e.Body, res.resolution.Withheld) {
-			res.plan = escalate.NewPlan(e.Body, res.resolution.Options, res.resolution.Withheld, res.resolution.Priced, res.resolution.Terms(), h.limits(slot.Primitive))
+	limits := h.limits(slot.Primitive)
+	if p := h.plans[slot]; out.Published || p == nil || !p.Fits(e.Body, res.resolution.Withheld, limits) {
+		if res.plan == nil || !res.plan.Fits(e.Body, res.resolution.Withheld, limits) {
+			res.plan = escalate.NewPlan(e.Body, res.resolution.Options, res.resolution.Withheld, res.resolution.Priced, res.resolution.Terms(), limits)
 		}
 		h.plans[slot] = res.plan
 	}

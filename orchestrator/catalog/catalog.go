@@ -184,6 +184,9 @@ func (w *Workspace) Overrides(q chain.Qualifier) []*Override {
 // Qualifiers gives every combination of overrides that speak of p: what there
 // are chains of their own for, beside the workspace's.
 func (w *Workspace) Qualifiers(p chain.Primitive) []chain.Qualifier {
+	if len(w.Stages)+len(w.Consumers)+len(w.Instances) == 0 {
+		return nil
+	}
 	names := func(list []Override) []string {
 		out := []string{""}
 		for i := range list {

@@ -7,6 +7,7 @@ package escalate
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -335,9 +336,11 @@ func (p *Plan) Next(failed []chain.Failure, listed []chain.Option) Answer {
 	return a
 }
 
-// Fits reports whether p still answers for this chain and these withheld options.
-func (p *Plan) Fits(body chain.CID, withheld []chain.Option) bool {
-	return p.body == body && slices.EqualFunc(p.withheld, withheld, func(a, b chain.Option) bool { return a.ID == b.ID && a.Cost == b.Cost })
+// Fits reports whether p still answers for this chain, these withheld options and
+// these limits. Estimates of the open options may have moved since: only what is
+// an input of policy makes a plan anew.
+func (p *Plan) Fits(body chain.CID, withheld []chain.Option, limits Limits) bool {
+	return p.body == body && p.limits == limits && reflect.DeepEqual(p.withheld, withheld)
 }
 
 // Len gives the number of withheld options.

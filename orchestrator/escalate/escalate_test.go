@@ -170,6 +170,31 @@ func TestTheTreeIsTheSameEachTime(t *testing.T) {
 	}
 }
 
+// A plan holds until an input of policy changes: the body, what is withheld in any
+// of its fields, the limits.
+func TestWhatMakesAPlanAnew(t *testing.T) {
+	p := plan(open, withheld)
+	other := slices.Clone(withheld)
+	other[1].Endpoint = "https://moved.example/v1"
+	for _, c := range []struct {
+		name     string
+		body     chain.CID
+		withheld []chain.Option
+		limits   Limits
+		want     bool
+	}{
+		{"nothing", "body", slices.Clone(withheld), DefaultLimits(), true},
+		{"the body", "another", withheld, DefaultLimits(), false},
+		{"an endpoint", "body", other, DefaultLimits(), false},
+		{"one is withheld no more", "body", withheld[:2], DefaultLimits(), false},
+		{"the cut-off", "body", withheld, Limits{Depth: 4, Nodes: 256, CutOff: .1}, false},
+	} {
+		if got := p.Fits(c.body, c.withheld, c.limits); got != c.want {
+			t.Errorf("%s: fits %v", c.name, got)
+		}
+	}
+}
+
 // A request that was too long for what failed is not sent to what declares no more.
 func TestALongRequestWantsALongContext(t *testing.T) {
 	short, long, silent := option("short", ""), option("long", ""), option("silent", "")
