@@ -116,7 +116,8 @@ func TestTheAdminListenerChangesNothing(t *testing.T) {
 	until := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	d := &device{status: control.Status{Name: `<script>alert(1)</script>`, Problems: []string{"the hub is out of reach"},
 		Chains:  []control.ChainSummary{{Scope: "workspace:home", Primitive: "llm.chat", Seq: 7, Expires: until}},
-		Resting: []control.Resting{{Option: "alpha/small", Why: chain.Status, Until: until}}}}
+		Resting: []control.Resting{{Option: "alpha/small", Why: chain.Status, Until: until}},
+		Foreign: control.Foreign{Answered: 4, Refused: map[string]uint64{"busy": 3}, Sharing: []control.Sharing{{Scope: "workspace:home", Why: "sharing is paused", Jobs: 8}}}}}
 	guarded := 0
 	h := control.Admin(d, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded++; next.ServeHTTP(w, r) })
@@ -125,12 +126,12 @@ func TestTheAdminListenerChangesNothing(t *testing.T) {
 	if status != 200 || strings.Contains(page, "<script>alert") {
 		t.Errorf("%d; a device's name is not markup", status)
 	}
-	for _, want := range []string{"the hub is out of reach", "workspace:home", "alpha/small", "2030-01-02 03:04:05Z"} {
+	for _, want := range []string{"the hub is out of reach", "workspace:home", "alpha/small", "2030-01-02 03:04:05Z", "4 answered", "3 refused: busy", "sharing is paused"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not show %q", want)
 		}
 	}
-	for _, c := range [][2]string{{"POST", "/api/v1/join"}, {"GET", "/api/v1/keys"}, {"POST", "/v1/chat/completions"}} {
+	for _, c := range [][2]string{{"POST", "/api/v1/join"}, {"POST", "/api/v1/pause"}, {"POST", "/api/v1/resume"}, {"GET", "/api/v1/keys"}, {"POST", "/v1/chat/completions"}} {
 		if status, _ := ask(t, h, c[0], c[1], `{"invitation":"x"}`); status < 400 {
 			t.Errorf("%s %s answers %d on the admin listener", c[0], c[1], status)
 		}
@@ -138,7 +139,7 @@ func TestTheAdminListenerChangesNothing(t *testing.T) {
 	if d.joined != "" {
 		t.Error("it joined")
 	}
-	if guarded != 4 {
-		t.Errorf("the guard saw %d of 4 requests", guarded)
+	if guarded != 6 {
+		t.Errorf("the guard saw %d of 6 requests", guarded)
 	}
 }
