@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -206,6 +207,9 @@ func (h *Hub) loadRevocations() error {
 
 // loadEditions puts back what was published, and drops bodies that nothing speaks of.
 func (h *Hub) loadEditions() error {
+	if h.fleet.Count() > atOnce {
+		debug.FreeOSMemory() // reading them left as much garbage as they take: one after the other the peak is lower
+	}
 	bodies := map[chain.CID][]byte{}
 	err := errors.Join(
 		each(h, bucketBodies, func(_ string, b []byte) error { bodies[chain.CIDOf(b)] = b; return nil }),
