@@ -52,3 +52,22 @@ func TestADeviceLooksFromTheMostSpecificChain(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// What is read as a qualified scope is written back as it was, and its base has
+// no qualifier.
+func FuzzQualifier(f *testing.F) {
+	f.Add("workspace:home;stage=extract;instance=eu-1")
+	f.Add("workspace:home;consumer=;stage=x")
+	f.Fuzz(func(t *testing.T, s string) {
+		scope := chain.ScopeID(s)
+		q, ok := scope.Qualifier()
+		if base := scope.Base(); base.Base() != base || ok && base.With(q) != scope {
+			t.Errorf("%q: base %q, %+v", s, base, q)
+		}
+		for _, wider := range q.Wider() {
+			if got := scope.Base().With(wider); got.Base() != scope.Base() {
+				t.Errorf("%q: %q", s, got)
+			}
+		}
+	})
+}
