@@ -175,7 +175,7 @@ func TestNumbersNeverGoBack(t *testing.T) {
 		one := func(t *rapid.T) chain.Slot { return rapid.SampledFrom(slots).Draw(t, "slot") }
 		t.Repeat(map[string]func(*rapid.T){
 			"offer": func(t *rapid.T) {
-				w := world{rapid.SampledFrom([]float64{0.5, 1, 3}).Draw(t, "a"), rapid.Float64Range(0.5, 4).Draw(t, "b"), 0.95}
+				w := world{rapid.SampledFrom([]float64{0.5, 1, 3}).Draw(t, "a"), rapid.SampledFrom([]float64{0.7, 2}).Draw(t, "b"), 0.95}
 				if _, err := p.Offer(w.resolution(one(t)), chain.Rules{}, rapid.SampledFrom([]string{"i", "j"}).Draw(t, "input"), now); err != nil {
 					t.Fatal(err)
 				}
@@ -243,10 +243,16 @@ func TestPublishedTogether(t *testing.T) {
 	raised := m.highest
 	other := offer(7, world{5, 2, 0.95}, "j", start)
 	back := offer(7, world{1, 2, 0.95}, "i", start)
-	if !(first < other && other < back) {
-		t.Errorf("numbers %d, %d, %d", first, other, back)
+	again := offer(7, world{5, 2, 0.95}, "j", start)
+	if !(first < other && other < back && back < again) {
+		t.Errorf("numbers %d, %d, %d, %d", first, other, back, again)
 	}
-	if late := offer(200, world{1, 2, 0.95}, "i", start.Add(time.Minute)); late <= back {
+	gone := offer(300, world{5, 2, 0.95}, "j", start)
+	p.Withdraw(slot(300))
+	if seq := offer(300, world{1, 2, 0.95}, "i", start); seq <= gone {
+		t.Errorf("after it was withdrawn: %d, not above %d", seq, gone)
+	}
+	if late := offer(200, world{1, 2, 0.95}, "i", start.Add(time.Minute)); late <= again {
 		t.Errorf("a minute later: %d", late)
 	}
 	if m.highest > raised+2*ahead {
