@@ -343,6 +343,7 @@ func (d *Daemon) enrol(ctx context.Context, joined *Joined, invitation member.In
 	d.joined, d.isJoined = *joined, true
 	d.readOwn(joined)
 	d.mu.Unlock()
+	d.revokedPeers(joined)
 	d.gossip(node, *joined)
 	introduce(node, *joined)
 	return nil

@@ -76,6 +76,28 @@ func TestWhoIsNotInContactIsNotBoundTo(t *testing.T) {
 	})
 }
 
+// TestARevocationThatComesWithJoiningHolds: not only one that comes later.
+func TestARevocationThatComesWithJoiningHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bare(t, newMemory())
+		list, err := member.Revoke(b.hub.policy.Key, member.Revocations{Mesh: b.hub.policy.Trust.Mesh, Seq: 1, Issued: chain.InstantOf(time.Now()),
+			Ended: []member.Ended{{Peer: chaintest.PeerID(10), At: chain.InstantOf(time.Now())}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.hub.change = func(w *wire.Welcome) { w.Revocations = list }
+		b.hub.serve(withSlot)
+		if err := b.Join(t.Context(), b.invitation()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.neighbour("box", 10)
+		if text, _, _ := b.ask(edge.Work{}); text != "answer of beta/small" {
+			t.Errorf("%q: the peer was revoked before this device joined", text)
+		}
+	})
+}
+
 // TestHowAnAttemptAtAPeerEnds: each way, and what the walk makes of it.
 func TestHowAnAttemptAtAPeerEnds(t *testing.T) {
 	refuse := func(code wire.ExecCode) func(*box) {
