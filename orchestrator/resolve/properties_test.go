@@ -197,13 +197,17 @@ func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 		return string(why) + string(body)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		in := inputs(1, 12).Draw(t, "input")
+		in := inputs(1, 15).Draw(t, "input")
 		in.Deny = rapid.SampledFrom([][]resolve.Ruling{nil, {{Pattern: "p1/*"}}}).Draw(t, "deny")
+		in.Cap = rapid.IntRange(0, 8).Draw(t, "cap")
+		in.Seeds = append(in.Seeds, resolve.Seed{Tier: 2, Name: "stage", Source: "stage b", Options: in.Default[:1]}, resolve.Seed{Tier: 2, Name: "stage", Source: "stage a", Options: in.Default})
 		for i := range in.Candidates {
-			in.Candidates[i].Withheld = rapid.Bool().Draw(t, "withheld")
+			in.Candidates[i].Withheld = rapid.IntRange(0, 3).Draw(t, "withheld") == 0
+			in.Candidates[i].Option.Domain = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "domain")
 		}
 		first := bytes(in)
 		in.Candidates = rapid.Permutation(in.Candidates).Draw(t, "candidates")
+		in.Seeds = rapid.Permutation(in.Seeds).Draw(t, "seeds")
 		if again := bytes(in); again != first {
 			t.Fatalf("%s\nthen\n%s", first, again)
 		}
