@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -228,19 +230,18 @@ func (h *Hub) mayLease(from chain.PeerID, l *ceiling, slot chain.Slot, now time.
 // undone together.
 type quotaChange struct {
 	h      *Hub
-	before map[string]*quota.Account
-	dirty  map[string]bool
-	states map[string]bool // accounts that were breached before
+	marks  []quota.Mark             // what was before, for undoing
+	blocks map[string][]quota.Block // that changed, by account
+	before map[string]bool          // accounts that were touched, and whether they were used up
 }
 
 func (h *Hub) changeQuota() *quotaChange {
-	return &quotaChange{h: h, before: map[string]*quota.Account{}, dirty: map[string]bool{}, states: map[string]bool{}}
+	return &quotaChange{h: h, blocks: map[string][]quota.Block{}, before: map[string]bool{}}
 }
 
 func (c *quotaChange) touch(l *ceiling, now time.Time) {
 	if _, known := c.before[l.Account]; !known {
-		c.before[l.Account] = c.h.quota.Get(l.Account)
-		c.states[l.Account] = c.h.quota.State(&l.Ceiling, 1, now).Breached
+		c.before[l.Account] = c.h.quota.State(&l.Ceiling, 1, now).Breached
 	}
 }
 
@@ -252,8 +253,9 @@ func (c *quotaChange) settle(from chain.PeerID, all *limits, usage []wire.LeaseU
 			continue // the catalogue has no such ceiling any more
 		}
 		c.touch(l, now)
-		if c.h.quota.Settle(&l.Ceiling, from, u.ID, u.Used, u.Done, now) {
-			c.dirty[u.Account] = true
+		mark := c.h.quota.Mark(u.Account, u.ID)
+		if have, ok := c.h.quota.Block(u.Account, u.ID); ok && c.h.quota.Settle(&l.Ceiling, from, u.ID, u.Used, u.Done, now) {
+			c.marks, c.blocks[u.Account] = append(c.marks, mark), append(c.blocks[u.Account], have)
 		}
 	}
 }
@@ -265,6 +267,7 @@ func (c *quotaChange) grant(g *wire.Grant, l *ceiling, q quota.Ask, now time.Tim
 	for _, p := range c.h.catalogue.Primitives {
 		t.Shares[p.Name] = p.Share
 	}
+	mark := c.h.quota.Mark(l.Account, "")
 	got := c.h.quota.Grant(&l.Ceiling, q, t, now)
 	g.ID, g.Amount, g.Until = got.ID, got.Amount, chain.InstantOf(got.Until)
 	s := c.h.quota.State(&l.Ceiling, 1, now)
@@ -272,16 +275,16 @@ func (c *quotaChange) grant(g *wire.Grant, l *ceiling, q quota.Ask, now time.Tim
 	if s.Limit > 0 {
 		g.Used = chain.PPMOf(min(float64(s.Spent)/float64(s.Limit), 1))
 	}
-	if got.ID != "" {
-		c.dirty[l.Account] = true
+	if made, ok := c.h.quota.Block(l.Account, got.ID); ok && got.Fresh {
+		c.marks, c.blocks[l.Account] = append(c.marks, mark.Made(got.ID)), append(c.blocks[l.Account], made)
 	}
 }
 
 // keep writes what changed, or undoes it.
 func (c *quotaChange) keep() error {
 	records := map[string]any{}
-	for name := range c.dirty {
-		records[name] = c.h.quota.Get(name)
+	for account, blocks := range c.blocks {
+		maps.Copy(records, c.h.quota.Kept(account, blocks...))
 	}
 	if len(records) == 0 {
 		return nil
@@ -290,8 +293,8 @@ func (c *quotaChange) keep() error {
 	if err == nil {
 		return nil
 	}
-	for name, a := range c.before {
-		c.h.quota.Set(name, a)
+	for _, m := range slices.Backward(c.marks) {
+		c.h.quota.Undo(m)
 	}
 	return fmt.Errorf("keep what was leased: %w", err)
 }
@@ -299,7 +302,7 @@ func (c *quotaChange) keep() error {
 // afterQuota looks the orders over if a ceiling came to its end, or is no longer
 // at it.
 func (h *Hub) afterQuota(c *quotaChange, now time.Time) {
-	for name, was := range c.states {
+	for name, was := range c.before {
 		if l := h.ceilings().account[name]; was != h.quota.State(&l.Ceiling, 1, now).Breached {
 			h.changed()
 			h.log.Warn("a ceiling turned", "account", name, "breached", !was)
@@ -318,7 +321,7 @@ func (h *Hub) adjustCeilings(now time.Time) error {
 	for _, l := range h.ceilings().all {
 		if h.quota.Adjust(&l.Ceiling, resolve.NextMultiplier, now) {
 			h.changed()
-			errs = append(errs, put(h.cfg.Storage.Bucket(bucketQuota), l.Account, h.quota.Get(l.Account)))
+			errs = append(errs, h.cfg.Storage.Bucket(bucketQuota).PutAll(h.quota.Kept(l.Account)))
 		}
 	}
 	return errors.Join(errs...)
@@ -335,4 +338,30 @@ func (h *Hub) quotaStates(now time.Time) []quota.State {
 		list = append(list, h.quota.State(&l.Ceiling, 1, now))
 	}
 	return list
+}
+
+// loadQuota puts back what was spent of ceilings, and then the blocks given out.
+func (h *Hub) loadQuota() error {
+	var blocks []quota.Block
+	err := h.cfg.Storage.Bucket(bucketQuota).Each(func(key string, decode func(any) error) error {
+		var a quota.Account
+		var x quota.Block
+		into := any(&a)
+		if strings.HasPrefix(key, "#") {
+			into = &x
+		}
+		switch err := decode(into); {
+		case err != nil:
+			h.log.Warn("a record of a ceiling cannot be read and is passed over", "key", chain.Clip(key), "error", err)
+		case into == any(&a):
+			h.quota.Restore(key, a)
+		default:
+			blocks = append(blocks, x)
+		}
+		return nil
+	})
+	for _, x := range blocks {
+		h.quota.RestoreBlock(x)
+	}
+	return err
 }

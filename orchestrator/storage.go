@@ -14,7 +14,6 @@ import (
 	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/orchestrator/fleet"
 	"github.com/chordwheel/chordwheel/orchestrator/publish"
-	"github.com/chordwheel/chordwheel/orchestrator/quota"
 )
 
 // Bucket is a set of records by key, encoded as deterministic CBOR. A write
@@ -168,7 +167,7 @@ func (h *Hub) load() error {
 		each(h, bucketInvitations, func(hash string, i invitation) error { h.invitations[hash] = i; return nil }),
 		each(h, bucketTopics, func(scope string, t topic) error { h.topics[chain.ScopeID(scope)] = t; return nil }),
 		each(h, bucketLearned, func(key string, b []byte) error { return h.book.Restore(key, b) }),
-		each(h, bucketQuota, func(name string, a quota.Account) error { h.quota.Set(name, &a); return nil }),
+		h.loadQuota(),
 		h.loadEditions(),
 	)
 }

@@ -22,37 +22,6 @@ type Ceiling struct {
 	Limit   int64 // in that unit
 }
 
-// Account is what became of one ceiling in the current period. Its CBOR form is
-// what is kept.
-type Account struct {
-	Period   chain.Instant             `cbor:"period"` // its beginning
-	Spent    map[chain.Primitive]int64 `cbor:"spent,omitempty"`
-	Blocks   map[string]Block          `cbor:"blocks,omitempty"` // given out and not yet settled, by id
-	Serial   uint64                    `cbor:"serial"`           // of the last block
-	MuPPM    int64                     `cbor:"mu,omitempty"`     // the multiplier μ, in millionths
-	Adjusted chain.Instant             `cbor:"adjusted,omitempty"`
-
-	asked map[claimant]time.Time // who asked lately; not kept
-}
-
-// claimant is a device and what it asked for.
-type claimant struct {
-	device    chain.PeerID
-	primitive chain.Primitive
-}
-
-// Block is a part of a ceiling that one device may use for one slot.
-type Block struct {
-	Device chain.PeerID  `cbor:"device"`
-	Slot   chain.Slot    `cbor:"slot"`
-	Amount int64         `cbor:"amount"`
-	Used   int64         `cbor:"used,omitempty"` // as its device said last
-	Until  chain.Instant `cbor:"until"`
-}
-
-// committed is what b counts for.
-func (b Block) committed() int64 { return max(b.Amount, b.Used) }
-
 // Book is all accounts. It is not safe for concurrent use.
 type Book struct{ accounts map[string]*Account }
 
@@ -61,7 +30,8 @@ func New() *Book { return &Book{accounts: map[string]*Account{}} }
 
 // Bounds.
 const (
-	maxPerClaim = 4  // blocks that one device holds of one account for one slot
+	maxPerClaim = 4  // blocks in force that one device holds of one account for one slot
+	maxPlaces   = 16 // with those that are over and of which it says nothing
 	maxOver     = 16 // times its amount that a block's use is believed to exceed it
 )
 
@@ -83,11 +53,9 @@ func (b *Book) at(c *Ceiling, now time.Time) *Account {
 		a = &Account{}
 		b.accounts[c.Account] = a
 	}
+	a.ready()
 	if begin := chain.InstantOf(from); begin > a.Period {
-		a.Period, a.Spent, a.Blocks = begin, map[chain.Primitive]int64{}, map[string]Block{}
-	}
-	if a.asked == nil {
-		a.asked = map[claimant]time.Time{}
+		a.begin(begin)
 	}
 	return a
 }
@@ -106,6 +74,7 @@ type Grant struct {
 	ID     string
 	Amount int64
 	Until  time.Time
+	Fresh  bool // it was made now, and is to be kept
 }
 
 // Terms are what holds for all blocks of a ceiling.
@@ -114,37 +83,45 @@ type Terms struct {
 	Shares   map[chain.Primitive]float64 // of primitives; one that is missing counts 1
 }
 
-// Grant gives a block of c. The account must be kept before the block is handed
-// out; if that fails, [Book.Set] puts the one before it back.
+// Grant gives a block of c. What [Book.Kept] gives of it must be kept before the
+// block is handed out; if that fails, [Book.Undo] takes it back.
 func (b *Book) Grant(c *Ceiling, q Ask, t Terms, now time.Time) Grant {
 	a := b.at(c, now)
-	a.asked[claimant{q.Device, q.Slot.Primitive}] = now
+	mine := claim{q.Device, q.Slot}
+	a.look(t, now)
+	a.asked[mine], a.since.devices[q.Device], a.since.wants[q.Slot.Primitive] = now, true, true
 	_, end := c.Period(a.Period.Time())
 	until := now.Add(2 * t.Interval)
 	if until.After(end) {
 		until = end
 	}
 	no := Grant{Until: now.Add(t.Interval)}
-	held := 0
-	for id, have := range a.Blocks {
-		if have.Device != q.Device || have.Slot != q.Slot || have.Until <= chain.InstantOf(now) {
+	held, places := 0, map[int]bool{}
+	for _, id := range a.claims[mine] {
+		have := a.blocks[id]
+		places[have.Place] = true
+		if have.Until <= chain.InstantOf(now) {
 			continue
 		}
 		if !q.Holds[id] { // it never arrived
-			return Grant{id, have.Amount, have.Until.Time()}
+			return Grant{ID: id, Amount: have.Amount, Until: have.Until.Time()}
 		}
 		held++
 	}
-	left := min(c.Limit-a.committed(), a.entitled(c, q.Slot.Primitive, t, now))
-	devices := int64(a.active(t, now))
-	most := max(left/(4*devices), 1)
-	least := min(max(q.Least, 1), max(most, 8*q.Known))
-	if held >= maxPerClaim || left < least || !now.Before(end) {
+	left := min(c.Limit-a.out, a.entitled(c, q.Slot.Primitive, t, now))
+	part := left / (4 * int64(len(a.since.devices)))
+	least := min(max(q.Least, 1), max(part, 8*q.Known, 1))
+	if held >= maxPerClaim || len(places) >= maxPlaces || left < least || !now.Before(end) {
 		return no
 	}
+	place := 0
+	for places[place] {
+		place++
+	}
 	a.Serial++
-	g := Grant{ID: strconv.FormatInt(int64(a.Period), 36) + "-" + strconv.FormatUint(a.Serial, 36), Amount: max(least, left/(4*devices)), Until: until}
-	a.Blocks[g.ID] = Block{Device: q.Device, Slot: q.Slot, Amount: g.Amount, Until: chain.InstantOf(until)}
+	id := strconv.FormatInt(int64(chain.InstantOf(now)), 36) + "-" + strconv.FormatUint(a.Serial, 36) // new also where the account was lost
+	g := Grant{ID: id, Amount: max(least, part), Until: until, Fresh: true}
+	a.put(Block{ID: g.ID, Account: c.Account, Device: q.Device, Slot: q.Slot, Place: place, Amount: g.Amount, Until: chain.InstantOf(until)})
 	return g
 }
 
@@ -152,66 +129,19 @@ func (b *Book) Grant(c *Ceiling, q Ask, t Terms, now time.Time) Grant {
 // What it did not get, or what is of an earlier period, changes nothing.
 func (b *Book) Settle(c *Ceiling, device chain.PeerID, id string, used int64, done bool, now time.Time) bool {
 	a := b.at(c, now)
-	have, ok := a.Blocks[id]
+	have, ok := a.blocks[id]
 	if !ok || have.Device != device {
 		return false
 	}
 	before := have.Used
 	have.Used = max(have.Used, min(max(used, 0), maxOver*have.Amount))
 	if done {
-		a.Spent[have.Slot.Primitive] += have.Used
-		delete(a.Blocks, id)
+		a.drop(id)
+		a.spend(have.Slot.Primitive, have.Used)
 		return true
 	}
-	a.Blocks[id] = have
+	a.put(have)
 	return have.Used != before
-}
-
-// committed is what was spent and what is given out.
-func (a *Account) committed() int64 {
-	total := int64(0)
-	for _, n := range a.Spent {
-		total += n
-	}
-	for _, b := range a.Blocks {
-		total += b.committed()
-	}
-	return total
-}
-
-// spent is what can no longer be saved: settled, said to be used, or in a block
-// that is over and whose device says nothing.
-func (a *Account) spent(now time.Time) int64 {
-	total := int64(0)
-	for _, n := range a.Spent {
-		total += n
-	}
-	for _, b := range a.Blocks {
-		if b.Until <= chain.InstantOf(now) {
-			total += b.committed()
-		} else {
-			total += b.Used
-		}
-	}
-	return total
-}
-
-// active counts the devices that asked within two intervals.
-func (a *Account) active(t Terms, now time.Time) int {
-	devices := map[chain.PeerID]bool{}
-	for c, at := range a.asked {
-		if now.Sub(at) > 2*t.Interval {
-			delete(a.asked, c)
-			continue
-		}
-		devices[c.device] = true
-	}
-	for _, b := range a.Blocks {
-		if b.Until > chain.InstantOf(now) {
-			devices[b.Device] = true
-		}
-	}
-	return max(len(devices), 1)
 }
 
 // State is a ceiling as it stands.
@@ -220,8 +150,8 @@ type State struct {
 	Calls    bool                      `json:"calls"`
 	Limit    int64                     `json:"limit"` // micro-dollars or calls
 	Spent    int64                     `json:"spent"`
-	Leased   int64                     `json:"leased"` // given out beside that
-	By       map[chain.Primitive]int64 `json:"by_primitive"`
+	Leased   int64                     `json:"leased"`       // given out beside that
+	By       map[chain.Primitive]int64 `json:"by_primitive"` // what was settled
 	From     time.Time                 `json:"from"`
 	To       time.Time                 `json:"to"`
 	Elapsed  float64                   `json:"elapsed"` // share of the period
@@ -232,14 +162,12 @@ type State struct {
 // State gives c as it stands. least is what one request takes.
 func (b *Book) State(c *Ceiling, least int64, now time.Time) State {
 	a := b.at(c, now)
+	a.look(Terms{}, now)
 	from, to := c.Period(a.Period.Time())
-	spent := a.spent(now)
-	s := State{Account: c.Account, Calls: c.Calls, Limit: c.Limit, Spent: spent, Leased: a.committed() - spent, By: map[chain.Primitive]int64{}, From: from, To: to,
+	spent := a.since.spent
+	s := State{Account: c.Account, Calls: c.Calls, Limit: c.Limit, Spent: spent, Leased: a.out - spent, By: map[chain.Primitive]int64{}, From: from, To: to,
 		Elapsed: min(max(float64(now.Sub(from))/float64(to.Sub(from)), 0), 1), Mu: float64(a.MuPPM) / 1e6, Breached: c.Limit-spent < max(least, 1)}
 	maps.Copy(s.By, a.Spent)
-	for _, x := range a.Blocks {
-		s.By[x.Slot.Primitive] += x.Used
-	}
 	return s
 }
 
@@ -249,6 +177,9 @@ const adjustEvery = time.Hour
 // Adjust moves the multiplier of c once an hour, to what next makes of it, what
 // is used, the limit and the elapsed share, and reports whether it changed.
 func (b *Book) Adjust(c *Ceiling, next func(mu, used, limit, elapsed float64) float64, now time.Time) bool {
+	if b.accounts[c.Account] == nil {
+		return false // nobody asked for any of it yet
+	}
 	a := b.at(c, now)
 	if at := a.Adjusted.Time(); a.Adjusted != 0 && now.Sub(at) < adjustEvery && !at.After(now) {
 		return false
@@ -259,32 +190,103 @@ func (b *Book) Adjust(c *Ceiling, next func(mu, used, limit, elapsed float64) fl
 	return a.MuPPM != before
 }
 
-// Get gives a copy of an account, to be kept or to be put back; nil if there is
-// none.
-func (b *Book) Get(name string) *Account {
-	a := b.accounts[name]
-	if a == nil {
-		return nil
-	}
-	c := *a
-	c.Spent, c.Blocks = maps.Clone(a.Spent), maps.Clone(a.Blocks)
-	return &c
+// Mark is an account, or one block of it, as it was: what [Book.Undo] needs.
+type Mark struct {
+	account string
+	kept    *Account // its kept part; nil: there was none
+	block   *Block   // nil: there was none
+	id      string
 }
 
-// Set puts an account in place of what is there; nil for none.
-func (b *Book) Set(name string, a *Account) {
-	if a == nil {
-		delete(b.accounts, name)
-		return
+// Mark notes how an account and one of its blocks are now. id may be "".
+func (b *Book) Mark(account, id string) Mark {
+	m := Mark{account: account, id: id}
+	if a := b.accounts[account]; a != nil {
+		m.kept = a.kept()
+		if have, ok := a.blocks[id]; ok {
+			m.block = &have
+		}
 	}
-	if a.Spent == nil {
-		a.Spent = map[chain.Primitive]int64{}
-	}
-	if a.Blocks == nil {
-		a.Blocks = map[string]Block{}
-	}
-	b.accounts[name] = a
+	return m
 }
 
-// Names gives the accounts there are, sorted.
-func (b *Book) Names() []string { return slices.Sorted(maps.Keys(b.accounts)) }
+// Made is m for a block that was made since.
+func (m Mark) Made(id string) Mark {
+	m.id, m.block = id, nil
+	return m
+}
+
+// Undo puts back what m noted; several are undone last first.
+func (b *Book) Undo(m Mark) {
+	a := b.accounts[m.account]
+	if a == nil || m.kept == nil || a.Period != m.kept.Period {
+		return // a new period has nothing to undo
+	}
+	a.drop(m.id)
+	for p, n := range a.Spent {
+		if a.spend(p, m.kept.Spent[p]-n); a.Spent[p] == 0 {
+			delete(a.Spent, p)
+		}
+	}
+	if m.block != nil {
+		a.put(*m.block)
+	}
+}
+
+// kept is the part of a that is kept under its own name.
+func (a *Account) kept() *Account {
+	return &Account{Period: a.Period, Spent: maps.Clone(a.Spent), Serial: a.Serial, MuPPM: a.MuPPM, Adjusted: a.Adjusted}
+}
+
+// Kept gives what must be written down of an account after a change: its record
+// under its own name, and for each of ids the block, or its place if it is settled.
+func (b *Book) Kept(account string, blocks ...Block) map[string]any {
+	a := b.accounts[account]
+	records := map[string]any{account: a.kept()}
+	for _, x := range blocks {
+		if have, ok := a.blocks[x.ID]; ok {
+			records[x.Key()] = have
+		} else {
+			x.ID, x.Amount, x.Used = "", 0, 0
+			records[x.Key()] = x
+		}
+	}
+	return records
+}
+
+// Block gives a block that is not settled.
+func (b *Book) Block(account, id string) (Block, bool) {
+	if a := b.accounts[account]; a != nil {
+		x, ok := a.blocks[id]
+		return x, ok
+	}
+	return Block{}, false
+}
+
+// Blocks gives the blocks of an account that are not settled, by id.
+func (b *Book) Blocks(account string) (list []Block) {
+	if a := b.accounts[account]; a != nil {
+		for _, id := range slices.Sorted(maps.Keys(a.blocks)) {
+			list = append(list, a.blocks[id])
+		}
+	}
+	return list
+}
+
+// Restore puts back the record of an account.
+func (b *Book) Restore(account string, a Account) {
+	restored := a.kept()
+	if restored.Spent == nil {
+		restored.Spent = map[chain.Primitive]int64{}
+	}
+	restored.ready()
+	b.accounts[account] = restored
+}
+
+// RestoreBlock puts back a block, once its account is there. One of an earlier
+// period, or a free place, is passed over.
+func (b *Book) RestoreBlock(x Block) {
+	if a := b.accounts[x.Account]; a != nil && x.ID != "" && x.Until > a.Period {
+		a.put(x)
+	}
+}

@@ -72,7 +72,7 @@ func TestBlocks(t *testing.T) {
 	if first.Amount != 250_000 || !first.Until.Equal(start.Add(30*time.Minute)) {
 		t.Errorf("the first of one device: %+v", first)
 	}
-	if again := b.Grant(&money, ask("a", chain.LLMChat, 10), terms, start); again != first {
+	if again := b.Grant(&money, ask("a", chain.LLMChat, 10), terms, start); again.ID != first.ID || again.Fresh {
 		t.Errorf("what never arrived is given again: %+v", again)
 	}
 	second := b.Grant(&money, ask("b", chain.LLMChat, 10), terms, start)
@@ -159,11 +159,82 @@ func TestPrimitivesShare(t *testing.T) {
 func TestMultiplierMovesOnceAnHour(t *testing.T) {
 	b, moved := New(), 0
 	next := func(mu, used, limit, elapsed float64) float64 { moved++; return mu + .1 }
+	b.Grant(&money, ask("a", chain.LLMChat, 1), terms, start)
 	for i := range 130 {
 		b.Adjust(&money, next, start.Add(time.Duration(i)*time.Minute))
 	}
 	if s := b.State(&money, 1, start); moved != 3 || math.Abs(s.Mu-.3) > 1e-6 {
 		t.Errorf("%d times, %+v", moved, s)
+	}
+}
+
+// restarted is b as it comes back from what was kept of it.
+func restarted(b *Book, account string) *Book {
+	a := b.accounts[account]
+	next := New()
+	if a == nil {
+		return next
+	}
+	var all []Block
+	for _, x := range a.blocks {
+		all = append(all, x)
+	}
+	for key, v := range b.Kept(account, all...) {
+		if key == account {
+			next.Restore(key, *v.(*Account))
+		}
+	}
+	for _, v := range b.Kept(account, all...) {
+		if x, ok := v.(Block); ok {
+			next.RestoreBlock(x)
+		}
+	}
+	return next
+}
+
+// check holds the running sums of an account to what they stand for.
+func (a *Account) check(t *rapid.T, now time.Time) {
+	out, had := int64(0), map[chain.Primitive]int64{}
+	for p, n := range a.Spent {
+		out, had[p] = out+n, had[p]+n
+	}
+	keys := map[string]bool{}
+	for id, x := range a.blocks {
+		out, had[x.Slot.Primitive] = out+x.committed(), had[x.Slot.Primitive]+x.committed()
+		if keys[x.Key()] || x.ID != id || x.Place >= maxPlaces {
+			t.Fatalf("two blocks in one place: %+v", x)
+		}
+		keys[x.Key()] = true
+	}
+	for p, n := range a.had {
+		if had[p] != n {
+			t.Fatalf("%s had %d, counted as %d", p, had[p], n)
+		}
+	}
+	if out != a.out {
+		t.Fatalf("%d given out, counted as %d", out, a.out)
+	}
+}
+
+// TestUndo takes back what could not be kept.
+func TestUndo(t *testing.T) {
+	b := New()
+	before := b.Grant(&money, ask("a", chain.LLMChat, 10), terms, start)
+	b.Settle(&money, "a", before.ID, 100, false, start)
+	state := fmt.Sprint(b.State(&money, 1, start))
+	marks := []Mark{b.Mark(money.Account, before.ID)}
+	b.Settle(&money, "a", before.ID, 500, true, start)
+	m := b.Mark(money.Account, "")
+	g := b.Grant(&money, ask("b", chain.LLMChat, 10), terms, start)
+	if !g.Fresh {
+		t.Fatal("it is not new")
+	}
+	marks = append(marks, m.Made(g.ID))
+	for i := len(marks) - 1; i >= 0; i-- {
+		b.Undo(marks[i])
+	}
+	if got := fmt.Sprint(b.State(&money, 1, start)); got != state {
+		t.Errorf("%s, want %s", got, state)
 	}
 }
 
@@ -230,9 +301,10 @@ func TestCeilingsHold(t *testing.T) {
 				}
 				d.blocks = map[string]*held{}
 			case "restart":
-				kept := b.Get(c.Account)
-				b = New()
-				b.Set(c.Account, kept)
+				b = restarted(b, c.Account)
+			}
+			if a := b.accounts[c.Account]; a != nil {
+				a.check(t, now)
 			}
 			for from, n := range spent {
 				if n > c.Limit {

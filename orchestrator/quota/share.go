@@ -51,45 +51,37 @@ const Early = 0.1
 // entitled is what primitive p may still take of c: its fair share of the whole
 // ceiling, less what it had. A primitive wants what it has used so far, carried on
 // to the period's end and doubled; early in the period, all that it can get.
+// It follows a look, and p is among those that are wanted.
 func (a *Account) entitled(c *Ceiling, p chain.Primitive, t Terms, now time.Time) int64 {
-	had := map[chain.Primitive]int64{p: 0}
-	for x, n := range a.Spent {
-		had[x] += n
-	}
-	for _, b := range a.Blocks {
-		had[b.Slot.Primitive] += b.committed()
-	}
-	wants := map[chain.Primitive]bool{p: true}
-	for x, at := range a.asked {
-		if now.Sub(at) <= 2*t.Interval {
-			wants[x.primitive] = true
-			had[x.primitive] += 0
-		}
-	}
 	from, to := c.Period(a.Period.Time())
 	elapsed := float64(now.Sub(from)) / float64(to.Sub(from))
 	var names []chain.Primitive
 	var claims []Claim
-	for x := range had {
+	for x := range a.had {
 		names = append(names, x)
+	}
+	for x := range a.since.wants {
+		if _, known := a.had[x]; !known {
+			names = append(names, x)
+		}
 	}
 	slices.Sort(names)
 	own := 0
 	for i, x := range names {
-		claim := Claim{Weight: 1, Demand: float64(had[x])}
+		claim := Claim{Weight: 1, Demand: float64(a.had[x])}
 		if w, ok := t.Shares[x]; ok {
 			claim.Weight = max(w, 1e-9)
 		}
 		switch {
 		case x == p:
 			own, claim.Demand = i, math.Inf(1)
-		case !wants[x]: // it rests: what it had is all it needs
+		case !a.since.wants[x]: // it rests: what it had is all it needs
 		case elapsed < Early:
 			claim.Demand = math.Inf(1)
 		default:
-			claim.Demand = max(claim.Demand, 2*float64(had[x])/elapsed)
+			claim.Demand = max(claim.Demand, 2*float64(a.had[x])/elapsed)
 		}
 		claims = append(claims, claim)
 	}
-	return int64(FairShare(float64(c.Limit), claims)[own]) - had[p]
+	return int64(FairShare(float64(c.Limit), claims)[own]) - a.had[p]
 }
