@@ -34,6 +34,9 @@ func DecodeCheckpoint(b []byte) ([]byte, error) {
 // SegmentsOf makes a segment end at size.
 func SegmentsOf(size int64) func(*Config) { return func(c *Config) { c.size = size } }
 
+// CloseFirst makes a spool close a file before that gets another name.
+func CloseFirst(c *Config) { c.closeFirst = true }
+
 // FaultyDisk is a directory whose calls can be made to fail.
 type FaultyDisk struct {
 	folder
@@ -44,6 +47,9 @@ type FaultyDisk struct {
 	before func(op, name string) error
 	Read   int64 // bytes read
 	Opened int   // descriptors so far
+	// Stubborn disks give no other name to a file that is open, as Windows does.
+	Stubborn bool
+	opened   map[string]int // descriptors that are open
 }
 
 // Before sets what is called before each operation.
@@ -80,6 +86,10 @@ func (d *FaultyDisk) open(name string, flag int) (file, error) {
 	d.mu.Lock()
 	d.Opened++
 	n := d.Opened
+	if d.opened == nil {
+		d.opened = make(map[string]int)
+	}
+	d.opened[name]++
 	d.mu.Unlock()
 	return &faultyFile{f.(*os.File), d, name, n, false}, nil
 }
@@ -87,6 +97,12 @@ func (d *FaultyDisk) open(name string, flag int) (file, error) {
 func (d *FaultyDisk) rename(from, to string) error {
 	if err := d.ask("rename", from); err != nil {
 		return err
+	}
+	d.mu.Lock()
+	busy := d.Stubborn && d.opened[from] > 0
+	d.mu.Unlock()
+	if busy {
+		return errors.New("the file is in use")
 	}
 	return d.folder.rename(from, to)
 }
@@ -140,6 +156,16 @@ func (f *faultyFile) Sync() error {
 		return err
 	}
 	return f.File.Sync()
+}
+
+func (f *faultyFile) Close() error {
+	err := f.File.Close()
+	if err == nil {
+		f.disk.mu.Lock()
+		f.disk.opened[f.name]--
+		f.disk.mu.Unlock()
+	}
+	return err
 }
 
 func (f *faultyFile) Stat() (fs.FileInfo, error) { return f.File.Stat() }

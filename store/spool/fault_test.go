@@ -2,6 +2,7 @@ package spool_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -192,6 +193,42 @@ func TestAFailedRotation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where an open file keeps its name, a segment ends while the worker does not read
+// it, and at the next start at the latest.
+func TestAStubbornDisk(t *testing.T) {
+	dir := tempDir(t)
+	disk, faulty := spool.Faulty(dir)
+	disk.Stubborn = true
+	small := spool.SegmentsOf(300)
+	s := open(t, dir, faulty, small, spool.CloseFirst)
+	put(t, s, 0, 20)
+	if n := len(segments(t, dir)); n < 3 {
+		t.Errorf("%d full segments", n)
+	}
+	l := newLedger()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := 0
+	must(t, s.Drain(ctx, until{l, func() bool {
+		if n++; n == 20 { // the worker has the growing segment open
+			put(t, s, 20, 40)
+			cancel()
+		}
+		return false
+	}, cancel}))
+	if st := s.Status(); !st.Writable || st.Depth != 20 {
+		t.Errorf("status %+v", st)
+	}
+	must(t, s.Close())
+	before := len(segments(t, dir))
+	s = open(t, dir, faulty, small, spool.CloseFirst)
+	if after := len(segments(t, dir)); after != before+1 {
+		t.Errorf("%d full segments, then %d", before, after)
+	}
+	drain(t, s, l)
+	wantIDs(t, l, 0, 40)
 }
 
 // Reading that fails holds the worker up and loses nothing.

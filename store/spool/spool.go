@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,8 +49,9 @@ type Config struct {
 	Alert                int64
 	AlertAge, AlertEvery time.Duration
 
-	disk disk  // tests: a disk that fails
-	size int64 // tests: where a segment ends
+	disk       disk  // tests: a disk that fails
+	size       int64 // tests: where a segment ends
+	closeFirst bool  // a file has to be closed to get another name; tests: elsewhere too
 }
 
 func (c *Config) defaults() error {
@@ -63,6 +65,7 @@ func (c *Config) defaults() error {
 	c.AlertAge = orDefault(c.AlertAge, 15*time.Minute)
 	c.AlertEvery = orDefault(c.AlertEvery, time.Minute)
 	c.size = orDefault(c.size, segmentSize)
+	c.closeFirst = c.closeFirst || runtime.GOOS == "windows"
 	if c.disk == nil {
 		c.disk = folder(c.Dir)
 	}

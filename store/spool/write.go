@@ -19,7 +19,7 @@ type writer struct {
 	broken  bool   // the file cannot be trusted beyond end, or at all
 	renamed bool   // it has the name of a full segment, and no successor yet
 	fault   error  // why the disk took nothing last
-	cramped bool   // it was said that a segment could not be ended
+	cramped int64  // the segment could not be ended; it is tried again from this size on
 }
 
 // remember notes the last line of a file of which size bytes count.
@@ -113,7 +113,7 @@ func (s *Spool) store(b *batch) error {
 	if err := s.recover(); err != nil {
 		return err
 	}
-	if s.w.end >= s.cfg.size {
+	if s.w.end >= max(s.cfg.size, s.w.cramped) {
 		if err := s.rotate(); err != nil {
 			return err
 		}
@@ -185,6 +185,10 @@ func (s *Spool) rotate() error {
 	s.mu.Lock()
 	number := s.current().number
 	s.mu.Unlock()
+	if s.cfg.closeFirst {
+		_ = s.w.file.Close()
+		s.w.broken = true
+	}
 	s.names.Lock()
 	err := s.disk.rename(currentName, closedName(number))
 	if err == nil {
@@ -192,14 +196,14 @@ func (s *Spool) rotate() error {
 	}
 	s.names.Unlock()
 	if err != nil {
-		if !s.w.cramped {
+		if s.w.cramped == 0 {
 			s.cfg.Log.Warn("cannot end a segment of the spool, which grows on", "segment", number, "error", err)
 		}
-		s.w.cramped = true
-		return nil
+		s.w.cramped = s.w.end + s.cfg.size/64
+		return s.recover()
 	}
 	crash.Point("renamed")
-	s.w.cramped, s.w.renamed = false, true
+	s.w.renamed = true
 	return s.begin()
 }
 
