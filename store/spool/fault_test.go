@@ -52,6 +52,9 @@ func TestAFailedWrite(t *testing.T) {
 						if st := s.Status(); st.Writable || st.Fault != "input/output error" {
 							t.Errorf("status %+v", st)
 						}
+						if b := read(t, dir, "spool.jsonl"); bytes.Count(b, []byte{'\n'}) != len(kept) || len(b) > 0 && b[len(b)-1] != '\n' {
+							t.Errorf("left behind: %q", b)
+						}
 						continue
 					}
 					kept = append(kept, idOf(i))
