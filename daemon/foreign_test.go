@@ -556,6 +556,32 @@ func TestTheWalkForAPeer(t *testing.T) {
 			}
 		})
 	})
+	t.Run("takes this device's own order", func(t *testing.T) {
+		inTheShop(t, "alpha/small p=.99 s=1 | beta/small p=.99 s=2 | wide kind=peer via=local,provider", nil, func(t *testing.T, r *shop) {
+			r.play.run = func(ctx context.Context, c adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
+				time.Sleep(map[chain.OptionID]time.Duration{"alpha/small": 10 * time.Second, "beta/small": 2 * time.Second}[c.Attempt.Option.ID])
+				return says("x")(ctx, c, emit)
+			}
+			g := r.guest(t, 1)
+			first := func() chain.OptionID {
+				_, _, trailer, err := g.do(t.Context(), plain, func(q *wire.ExecRequest) { q.Option, q.Stream = "wide", false })
+				if err != nil {
+					t.Fatal(err)
+				}
+				return trailer.Option
+			}
+			if o := first(); o != "alpha/small" {
+				t.Fatalf("at first %s", o)
+			}
+			for n := 0; n < 20; n++ { // the owner's own requests
+				r.ask(edge.Work{})
+				time.Sleep(time.Minute)
+			}
+			if o := first(); o != "beta/small" {
+				t.Errorf("far from alpha, a peer's work still goes to %s first", o)
+			}
+		})
+	})
 	t.Run("says how long everything cools down", func(t *testing.T) {
 		inTheShop(t, five, nil, func(t *testing.T, r *shop) {
 			r.play.run = func(context.Context, adapter.Call, func(walk.Chunk) error) walk.Outcome {

@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/delta"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/adapter"
 	"github.com/chordwheel/chordwheel/daemon/edge"
@@ -53,7 +54,7 @@ func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.Exec
 		return wire.ExecTrailer{Class: chain.Status}
 	}
 	plan := walk.Plan{
-		Options: d.effective(j.Options), Rules: j.Chain.Rules(), Limits: d.cfg.Defaults, Stream: r.Stream, Budget: r.Budget.Duration(),
+		Options: j.mine(), Rules: j.Chain.Rules(), Limits: d.cfg.Defaults, Stream: r.Stream, Budget: r.Budget.Duration(),
 		Needs: walk.Needs{Payload: int64(len(payload))}, Attempts: r.Attempts, Kinds: j.Kinds, Hooks: j.hooks(),
 	}
 	result := walk.Run(ctx, plan, d.standing, attempts{j}, func(a walk.Attempt, data [][]byte) error { return j.deliver(a, data, emit) })
@@ -62,6 +63,17 @@ func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.Exec
 	d.cfg.Log.Info("ran work of a peer", "request_id", r.RequestID, "peer", j.From, "name", j.Name, "scope", r.Scope, "primitive", r.Primitive, "slot", r.Option,
 		"option", result.Option, "end", result.End, "class", t.Class, "attempts", result.Attempts, "ms", time.Since(j.began).Milliseconds())
 	return t
+}
+
+// mine gives the options that this work may use, in this device's own order.
+func (j *job) mine() []chain.Option {
+	var options []chain.Option
+	for _, o := range j.foreign.d.ordered(j.Chain, delta.Conversation{}) {
+		if slices.ContainsFunc(j.Options, func(may chain.Option) bool { return may.ID == o.ID }) {
+			options = append(options, o)
+		}
+	}
+	return options
 }
 
 // hooks ties the walk to this device. It never protests: that is the submitter's.
