@@ -75,7 +75,7 @@ func (d *Daemon) background(f func(ctx context.Context)) bool {
 
 // Pauses between two pings of a peer that came to be in doubt.
 const (
-	pingTimeout = 5 * time.Second
+	pingTimeout = 3 * time.Second
 	firstPing   = time.Second
 	slowestPing = time.Minute
 )

@@ -274,6 +274,43 @@ func TestTheRim(t *testing.T) {
 	})
 }
 
+// TestNoRequestIsLostWhenALinkIsCutUnderLoad: ten a second, before, during and
+// after; each that had not begun to answer is answered by somebody.
+func TestNoRequestIsLostWhenALinkIsCutUnderLoad(t *testing.T) {
+	onTheRim(t, throughB, func(t *testing.T, r *rim) {
+		a := r.device(1, "a", echo(), nil)
+		r.device(2, "b", echo(), nil, "local/b/m")
+		r.until(time.Minute, "a meets b", a.sees("b", "live"))
+		begin := time.Now()
+		time.AfterFunc(20*time.Second, func() { r.net.Cut([]int{1}, []int{2}) })
+		time.AfterFunc(60*time.Second, r.net.Heal)
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		by := map[string]int{}
+		late := 0 // bound to the dead after it could be known
+		for range 1800 {
+			at := time.Since(begin)
+			all.Go(func() {
+				text, result := a.ask(t.Context(), false)
+				mu.Lock()
+				defer mu.Unlock()
+				by[text]++
+				if result.End != walk.Answered {
+					t.Errorf("asked after %s: %+v", at, result)
+				}
+				if at > 30*time.Second && at < 60*time.Second && len(result.Peers) > 0 {
+					late++
+				}
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		all.Wait()
+		if by["answer of local/b/m"] < 600 || by["answer of beta/small"] < 300 || late > 0 {
+			t.Errorf("%v, %d bound to a dead peer", by, late)
+		}
+	})
+}
+
 // TestAnAnswerThatIsCutIsBroken: half of it came from B.
 func TestAnAnswerThatIsCutIsBroken(t *testing.T) {
 	onTheRim(t, throughB, func(t *testing.T, r *rim) {

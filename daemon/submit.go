@@ -185,7 +185,7 @@ var errSilent = errors.New("the peer is silent, and answers no ping")
 const silence = 5 * time.Second
 
 // watch pings the peer of an attempt while nothing comes from it, and gives the
-// attempt up when two pings in a row fail. Whatever else the peer says counts as
+// attempt up when two pings in a row fail. After the first, nobody else binds to it. Whatever else the peer says counts as
 // well, so that many attempts at one peer do not each ping it.
 func (d *Daemon) watch(ctx context.Context, p chain.PeerID, giveUp context.CancelCauseFunc) {
 	for wait(ctx, silence) {
@@ -193,7 +193,8 @@ func (d *Daemon) watch(ctx context.Context, p chain.PeerID, giveUp context.Cance
 			continue
 		}
 		err := d.ping(ctx, p)
-		if err != nil { // one may be lost
+		if err != nil { // one may be lost; meanwhile others go elsewhere
+			d.doubt(p)
 			err = d.ping(ctx, p)
 		}
 		if err != nil {
