@@ -167,6 +167,7 @@ func New(cfg Config) (*Daemon, error) {
 	d.deltas, d.purse, d.leases.needs = newDeltas(), purse.New(), map[leaseNeed]need{}
 	d.lastEnd.Store(now.UnixMilli())
 	d.loadDeltas()
+	d.deltas.book.Begin(now)
 	if err := d.loadPurse(); err != nil {
 		return nil, err
 	}

@@ -27,7 +27,9 @@ func view(t chaintest.T, text string) delta.View {
 	return delta.View{Slot: slot, Body: chain.CIDOf([]byte(text)), Options: options, Rules: chain.DefaultRules()}
 }
 
-func key(option string) delta.Key { return delta.Key{Primitive: chain.LLMChat, Option: chain.OptionID(option)} }
+func key(option string) delta.Key {
+	return delta.Key{Primitive: chain.LLMChat, Option: chain.OptionID(option)}
+}
 
 // names spells an order out.
 func names(v *delta.View, places []int) string {
@@ -38,7 +40,9 @@ func names(v *delta.View, places []int) string {
 	return fmt.Sprint(out)
 }
 
-func (w *world) order() string { return names(&w.view, w.book.Order(&w.view, delta.Conversation{}, w.now)) }
+func (w *world) order() string {
+	return names(&w.view, w.book.Order(&w.view, delta.Conversation{}, w.now))
+}
 
 // world is one device with one chain, and a clock.
 type world struct {

@@ -75,6 +75,15 @@ func (b *Book) Probed(c Choice, now time.Time) {
 	b.changed = true
 }
 
+// Begin notes that this device starts now. One that never probed waits for a whole
+// pause: neither a new device nor one that lost its records has an allowance to
+// catch up on.
+func (b *Book) Begin(now time.Time) {
+	if b.probed == 0 {
+		b.probed = chain.InstantOf(now)
+	}
+}
+
 // Pause is the time between two probes under rules, and false if there are none.
 func Pause(r *chain.Rules) (time.Duration, bool) {
 	if r.NoExploration || r.Exploration <= 0 {
