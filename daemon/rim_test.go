@@ -274,7 +274,7 @@ func TestTheRim(t *testing.T) {
 	})
 }
 
-// TestNoRequestIsLostWhenALinkIsCutUnderLoad: ten a second, before, during and
+// TestNoRequestIsLostWhenALinkIsCutUnderLoad: five a second, before, during and
 // after; each that had not begun to answer is answered by somebody.
 func TestNoRequestIsLostWhenALinkIsCutUnderLoad(t *testing.T) {
 	onTheRim(t, throughB, func(t *testing.T, r *rim) {
@@ -288,7 +288,7 @@ func TestNoRequestIsLostWhenALinkIsCutUnderLoad(t *testing.T) {
 		var mu sync.Mutex
 		by := map[string]int{}
 		late := 0 // bound to the dead after it could be known
-		for range 1800 {
+		for range 900 {
 			at := time.Since(begin)
 			all.Go(func() {
 				text, result := a.ask(t.Context(), false)
@@ -302,10 +302,10 @@ func TestNoRequestIsLostWhenALinkIsCutUnderLoad(t *testing.T) {
 					late++
 				}
 			})
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond)
 		}
 		all.Wait()
-		if by["answer of local/b/m"] < 600 || by["answer of beta/small"] < 300 || late > 0 {
+		if by["answer of local/b/m"] < 300 || by["answer of beta/small"] < 150 || late > 0 {
 			t.Errorf("%v, %d bound to a dead peer", by, late)
 		}
 	})

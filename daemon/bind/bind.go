@@ -8,6 +8,8 @@ package bind
 
 import (
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,12 +63,14 @@ type Table struct {
 	mu      sync.Mutex
 	random  *rand.Rand
 	peers   map[chain.PeerID]*known
+	order   []*known         // the same, by peer ID: the same draw gives the same peer
 	pools   map[Work]*record // over all peers: what is expected of one that was never tried
 	revoked *member.Revocations
 }
 
 // known is one peer.
 type known struct {
+	peer         chain.PeerID
 	membership   member.Membership
 	capabilities []chain.Capability // declared and granted
 	bootID       string
@@ -258,8 +262,10 @@ func (t *Table) at(p chain.PeerID) *known {
 		if len(t.peers) >= maxPeers {
 			t.evict()
 		}
-		k = &known{works: map[Work]*record{}}
+		k = &known{peer: p, works: map[Work]*record{}}
 		t.peers[p] = k
+		i, _ := slices.BinarySearchFunc(t.order, p, byPeer)
+		t.order = slices.Insert(t.order, i, k)
 	}
 	return k
 }
@@ -279,4 +285,9 @@ func (t *Table) evict() {
 		}
 	}
 	delete(t.peers, first)
+	if i, ok := slices.BinarySearchFunc(t.order, first, byPeer); ok {
+		t.order = slices.Delete(t.order, i, i+1)
+	}
 }
+
+func byPeer(k *known, p chain.PeerID) int { return strings.Compare(string(k.peer), string(p)) }

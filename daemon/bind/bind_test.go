@@ -288,8 +288,13 @@ func TestTheTableIsBounded(t *testing.T) {
 		name := fmt.Sprintf("later%d", i)
 		table.Introduce(Introduction{Peer: chain.PeerID(name)}, start.Add(time.Hour))
 	}
-	if n := len(table.peers); n != maxPeers {
-		t.Errorf("%d peers", n)
+	if n := len(table.peers); n != maxPeers || len(table.order) != n {
+		t.Errorf("%d peers, %d in order", n, len(table.order))
+	}
+	for i, k := range table.order {
+		if table.peers[k.peer] != k || i > 0 && table.order[i-1].peer >= k.peer {
+			t.Fatal("the order is not that of the table")
+		}
 	}
 	if _, ok := table.Bind(ask, nil, start); !ok {
 		t.Error("hearsay drove a live peer out")

@@ -67,18 +67,20 @@ func (t *Table) Bind(a Ask, except func(chain.PeerID) bool, now time.Time) (chai
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	type candidate struct {
-		peer  chain.PeerID
 		known *known
 		by    time.Duration
 	}
 	var all []candidate
 	best := time.Duration(math.MaxInt64)
-	w, declared := a.work(), a.Slot.Cost.Latency.Duration()
-	for p, k := range t.peers {
-		if why, _ := t.judge(k, &a, now); why != Eligible || except != nil && except(p) {
+	w, declared, execute := a.work(), a.Slot.Cost.Latency.Duration(), chain.ExecuteCapability(a.Primitive)
+	for _, k := range t.order {
+		if k.state != live {
 			continue
 		}
-		c := candidate{p, k, t.completion(k, w, declared, now)}
+		if why, _ := t.judge(k, &a, execute, now); why != Eligible || except != nil && except(k.peer) {
+			continue
+		}
+		c := candidate{k, t.completion(k, w, declared, now)}
 		all, best = append(all, c), min(best, c.by)
 	}
 	if len(all) == 0 {
@@ -86,10 +88,9 @@ func (t *Table) Bind(a Ask, except func(chain.PeerID) bool, now time.Time) (chai
 	}
 	limit := time.Duration(float64(best)*nearFactor) + nearSlack
 	all = slices.DeleteFunc(all, func(c candidate) bool { return c.by > limit })
-	slices.SortFunc(all, func(x, y candidate) int { return strings.Compare(string(x.peer), string(y.peer)) }) // the same draw gives the same peer
 	one := t.random.IntN(len(all))
 	if len(all) == 1 {
-		return all[one].peer, true
+		return all[one].known.peer, true
 	}
 	two := t.random.IntN(len(all) - 1)
 	if two >= one {
@@ -98,7 +99,7 @@ func (t *Table) Bind(a Ask, except func(chain.PeerID) bool, now time.Time) (chai
 	if all[two].known.ahead(now) < all[one].known.ahead(now) {
 		one = two
 	}
-	return all[one].peer, true
+	return all[one].known.peer, true
 }
 
 // Peer is what the table knows of one peer whatever the slot.
@@ -132,11 +133,12 @@ func (t *Table) Explain(a Ask, cooling func(chain.PeerID) bool, now time.Time) [
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := make([]Verdict, 0, len(t.peers))
-	for p, k := range t.peers {
-		v := Verdict{Peer: p, Name: k.membership.Name, Since: k.since, RTT: k.rtt, Ahead: k.ahead(now),
+	execute := chain.ExecuteCapability(a.Primitive)
+	for _, k := range t.order {
+		v := Verdict{Peer: k.peer, Name: k.membership.Name, Since: k.since, RTT: k.rtt, Ahead: k.ahead(now),
 			Completion: t.completion(k, a.work(), a.Slot.Cost.Latency.Duration(), now)}
-		v.Why, v.Detail = t.judge(k, &a, now)
-		if v.Why == Eligible && cooling != nil && cooling(p) {
+		v.Why, v.Detail = t.judge(k, &a, execute, now)
+		if v.Why == Eligible && cooling != nil && cooling(k.peer) {
 			v.Why, v.Detail = CoolingDown, "an attempt failed lately"
 		}
 		all = append(all, v)
@@ -155,8 +157,8 @@ func rank(v Verdict) time.Duration {
 }
 
 // judge says whether k may fill the slot at all, and what a person would want
-// to know of why not.
-func (t *Table) judge(k *known, a *Ask, now time.Time) (Reason, string) {
+// to know of why not. execute is the capability that the primitive takes.
+func (t *Table) judge(k *known, a *Ask, execute chain.Capability, now time.Time) (Reason, string) {
 	switch k.state {
 	case introduced:
 		return OnlyHeardOf, "others tell of it; this device has not reached it"
@@ -180,7 +182,7 @@ func (t *Table) judge(k *known, a *Ask, now time.Time) (Reason, string) {
 	if t.revoked.Ends(&k.membership) {
 		return Revoked, "its membership was revoked"
 	}
-	if missing := k.misses(a); missing != "" {
+	if missing := k.misses(a, execute); missing != "" {
 		return Lacks, string(missing)
 	}
 	if r := k.works[a.work()]; now.Before(k.declines) || r != nil && now.Before(r.declines) {
@@ -191,9 +193,9 @@ func (t *Table) judge(k *known, a *Ask, now time.Time) (Reason, string) {
 
 // misses gives the first required capability that k does not have. Who a device
 // is stands in its signed membership: what it declares of that counts for nothing.
-func (k *known) misses(a *Ask) chain.Capability {
-	if c := chain.ExecuteCapability(a.Primitive); !slices.Contains(k.capabilities, c) {
-		return c
+func (k *known) misses(a *Ask, execute chain.Capability) chain.Capability {
+	if !slices.Contains(k.capabilities, execute) {
+		return execute
 	}
 	for _, c := range a.Slot.Requires {
 		if id, ok := strings.CutPrefix(string(c), "device:"); ok {
