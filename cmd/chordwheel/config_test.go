@@ -97,6 +97,7 @@ func TestOneLineNamesEverythingThatIsWrong(t *testing.T) {
 		"a list":            {file: "- name\n", want: []string{"mapping"}},
 		"wrong variables":   {environ: []string{"CHORDWHEEL_BUILTIN=perhaps", "UPSTREAM_TTFB_TIMEOUT=soon"}, want: []string{"CHORDWHEEL_BUILTIN", "UPSTREAM_TTFB_TIMEOUT"}, never: "perhaps"},
 		"values":            {file: "edge: nowhere\nlog: loud\nkeyring: pocket\n", want: []string{`edge "nowhere"`, `log "loud"`, `keyring "pocket"`}},
+		"a peer without ID": {file: "peers: [/ip4/192.0.2.7/tcp/7412]\n", want: []string{"peers:", "/p2p/12D3Koo"}},
 		"no multiaddr":      {file: "listen: [/ip4/127.0.0.1/tcp/0, 127.0.0.1:7411]\n", want: []string{`"127.0.0.1:7411"`, "/ip4/192.0.2.1/tcp/7411"}},
 		"two keys":          {environ: []string{"ORCH_API_KEY=first-secret", "ORCH_SERVICE_TOKEN=second-secret"}, want: []string{"ORCH_SERVICE_TOKEN"}, never: "secret"},
 		"a next key alone":  {environ: []string{"ORCH_API_KEY_NEXT=second-secret"}, want: []string{"ORCH_API_KEY"}, never: "secret"},
