@@ -12,7 +12,7 @@ import (
 // FuzzMessages: whatever a member or a stranger sends, the hub answers, stays whole
 // and publishes only what a device would accept.
 func FuzzMessages(f *testing.F) {
-	r := start(f, newDisk(), parsed(f, declared))
+	r := start(f, newDisk(), parsed(f, declared+"ceilings: [{key: alpha, calls_per_day: 10}]\n"))
 	d := r.joined("a", "key:alpha", "key:beta")
 	chains, err := r.Chains(context.Background())
 	if err != nil || len(chains) != 1 {
@@ -23,7 +23,8 @@ func FuzzMessages(f *testing.F) {
 	invited := d.hello()
 	invited.Membership, invited.Invitation = nil, &wire.Redeem{Secret: make([]byte, 32), Scope: home.Scope}
 	report := batch("boot", 1, "alpha/small", chain.Timeout, 3, time.Second)
-	for i, m := range []any{hello, invited, report, wire.Fetch{Slot: home}, wire.Protest{Slot: home, Body: chains[0].Body, Nonce: "n", Failed: []chain.Failure{{Option: "alpha/small", Class: chain.Timeout}}}} {
+	for i, m := range []any{hello, invited, report, wire.Fetch{Slot: home}, wire.Protest{Slot: home, Body: chains[0].Body, Nonce: "n", Failed: []chain.Failure{{Option: "alpha/small", Class: chain.Timeout}}},
+		wire.Lease{Asks: []wire.LeaseAsk{{Account: "key alpha calls_per_day", Slot: home, Least: 1}}, Usage: []wire.LeaseUsage{{ID: "x", Account: "key alpha calls_per_day", Used: 1, Done: true}}}} {
 		b, err := chain.Marshal(m)
 		if err != nil {
 			f.Fatal(err)
@@ -35,7 +36,7 @@ func FuzzMessages(f *testing.F) {
 		if kind&0x80 != 0 {
 			from = newKey().PeerID()
 		}
-		switch kind & 0x7f % 5 {
+		switch kind & 0x7f % 6 {
 		case 0, 1:
 			var m wire.Hello
 			if chain.Unmarshal(b, &m) == nil {
@@ -55,6 +56,11 @@ func FuzzMessages(f *testing.F) {
 			var m wire.Protest
 			if chain.Unmarshal(b, &m) == nil {
 				_, _ = r.Protest(ctx, from, m)
+			}
+		case 5:
+			var m wire.Lease
+			if chain.Unmarshal(b, &m) == nil {
+				_, _ = r.Lease(ctx, from, m)
 			}
 		}
 		view, err := r.Show(ctx, home)
