@@ -26,6 +26,9 @@ func TestPowerCut(t *testing.T) {
 func powercut(args []string) int {
 	promised := make(promises)
 	kept := func(dir string) error {
+		if err := os.MkdirAll(dir, 0o700); err != nil { // cut before the first step
+			return err
+		}
 		b, err := os.ReadFile(filepath.Join(dir, "ledger"))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -133,6 +134,10 @@ func Open(cfg Config) (*Spool, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open the spool: %w", err)
+	}
+	// The name of the directory has to be on disk before there is a line in it.
+	if err := folder(filepath.Dir(cfg.Dir)).sync(); err != nil {
 		return nil, fmt.Errorf("open the spool: %w", err)
 	}
 	lock, err := folder(cfg.Dir).lock()

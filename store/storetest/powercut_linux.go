@@ -2,9 +2,9 @@ package storetest
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -95,7 +95,7 @@ func cut(image, mount string, after time.Duration, writer string, hear func(line
 	copied := make(chan error, 1)
 	time.AfterFunc(after, func() {
 		err := cmd.Process.Signal(syscall.SIGSTOP)
-		copied <- errors.Join(err, copyFile(image, image+".cut"), cmd.Process.Kill())
+		copied <- errors.Join(err, snapshot(image, image+".cut"), cmd.Process.Kill())
 	})
 	for scan := bufio.NewScanner(out); scan.Scan(); {
 		if err := hear(scan.Text()); err != nil {
@@ -106,23 +106,28 @@ func cut(image, mount string, after time.Duration, writer string, hear func(line
 	return <-copied
 }
 
+// snapshot copies the image as it was at one moment. The system goes on writing to it
+// for a while when the writer stands still, and a copy that is half older and half
+// newer is nothing that a power cut leaves: so it is copied until two copies are equal.
+func snapshot(image, to string) error {
+	var before [sha256.Size]byte
+	for range 50 {
+		b, err := os.ReadFile(image)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(b)
+		if sum == before {
+			return os.WriteFile(to, b, 0o600)
+		}
+		before = sum
+	}
+	return errors.New("the image does not come to rest")
+}
+
 func run(program string, args ...string) error {
 	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", program, err, out)
 	}
 	return nil
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
 }
