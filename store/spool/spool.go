@@ -3,6 +3,7 @@ package spool
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -133,11 +134,7 @@ func Open(cfg Config) (*Spool, error) {
 	if err := cfg.defaults(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("open the spool: %w", err)
-	}
-	// The name of the directory has to be on disk before there is a line in it.
-	if err := folder(filepath.Dir(cfg.Dir)).sync(); err != nil {
+	if err := makeDir(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("open the spool: %w", err)
 	}
 	lock, err := folder(cfg.Dir).lock()
@@ -162,6 +159,18 @@ func Open(cfg Config) (*Spool, error) {
 	}
 	go s.write()
 	return s, nil
+}
+
+// makeDir makes the directory if it is missing. Its name is on disk before there
+// is a line in it; of one that was there nobody asks to read its parent.
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return folder(filepath.Dir(dir)).sync()
 }
 
 // Close stores what waits for the disk, stops, and gives the directory back. End
