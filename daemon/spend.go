@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/purse"
 	"github.com/chordwheel/chordwheel/chain/walk"
-	"github.com/chordwheel/chordwheel/daemon/purse"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 

@@ -1,12 +1,8 @@
 package orchestrator
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +12,7 @@ import (
 	"github.com/chordwheel/chordwheel/orchestrator/catalog"
 	"github.com/chordwheel/chordwheel/orchestrator/fleet"
 	"github.com/chordwheel/chordwheel/orchestrator/learn"
+	"github.com/chordwheel/chordwheel/orchestrator/publish"
 	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
@@ -47,28 +44,7 @@ func (h *Hub) input(slot chain.Slot, now time.Time) (in resolve.Input, rules cha
 	}
 	in.Cap, in.Measured = p.Rules.WithDefaults().Attempts, h.measured(p.Name, p.Profile, now)
 	h.override(&in, &w, p.Name)
-	return in, rulesOf(p.Rules, in), true
-}
-
-// rulesOf adds to a primitive's rules what devices need to weigh options as the
-// hub does. What is as usual is left out of the body.
-func rulesOf(r chain.Rules, in resolve.Input) chain.Rules {
-	whole := func(x float64) chain.MicroUSD { return chain.MicroUSD(math.Round(x)) }
-	usual := chain.DefaultRules()
-	r.Fixed = in.Mode == resolve.Fixed
-	if w := in.Weights; w != (resolve.Weights{}) {
-		r.Weights = chain.Weights{Second: whole(w.Second), Failure: whole(w.Failure), Exhausted: whole(w.Exhausted), Warm: whole(w.Preference)}
-	}
-	if p := in.Profile; p != (resolve.Profile{}) {
-		r.Profile = chain.Profile{Input: int64(math.Ceil(p.InputTokens)), Output: int64(math.Ceil(p.OutputTokens))}
-	}
-	if r.Weights == usual.Weights {
-		r.Weights = chain.Weights{}
-	}
-	if r.Profile == usual.Profile {
-		r.Profile = chain.Profile{}
-	}
-	return r
+	return in, publish.Rules(p.Rules, in), true
 }
 
 // providers gives every provider option that serves p.
@@ -244,33 +220,6 @@ func (h *Hub) suspects(in resolve.Input, now time.Time) (list []chain.OptionID, 
 		}
 	}
 	return list, until
-}
-
-// fingerprint names everything that policy depended on but the estimates. That
-// an option is suspect counts as an input. It is the same for scopes that differ
-// by their name alone.
-func fingerprint(in resolve.Input, rules chain.Rules, suspects []chain.OptionID) string {
-	in.Seeds = slices.Clone(in.Seeds)
-	for i := range in.Seeds {
-		if in.Seeds[i].Source == string(in.Slot.Scope.Base()) {
-			in.Seeds[i].Source = ""
-		}
-	}
-	in.Slot.Scope = ""
-	in.Candidates, in.Measured = slices.Clone(in.Candidates), resolve.Measured{}
-	for i := range in.Candidates {
-		in.Candidates[i].Estimates = resolve.Estimates{}
-	}
-	b, err := json.Marshal(struct {
-		Input    resolve.Input
-		Rules    chain.Rules
-		Suspects []chain.OptionID
-	}{in, rules, suspects})
-	if err != nil {
-		return "" // no number in it is infinite: the catalogue bounds them
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:16])
 }
 
 // invalidationBytes is what one takes without the name of its primitive.

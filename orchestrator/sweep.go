@@ -77,7 +77,7 @@ func (h *Hub) resolution(slot chain.Slot, now time.Time) *result {
 		suspects, res.until = h.suspects(in, now)
 		res.until = sooner(res.until, h.reopens(in, now))
 		if len(res.resolution.Options) > 0 {
-			res.offer, res.err = publish.Prepare(res.resolution, rules, fingerprint(in, rules, suspects))
+			res.offer, res.err = publish.Prepare(res.resolution, rules, publish.Fingerprint(in, rules, suspects))
 		}
 	}
 	if shared {

@@ -54,7 +54,7 @@ var support = []string{"chain/chaintest", "store/storetest", "mesh/sim", "mesh/m
 // relative to the module; "..." at the end also takes in what lies below.
 var layout = []row{
 	{
-		packages: []string{"chain", "chain/estimate", "chain/order", "chain/delta", "chain/chaintest"},
+		packages: []string{"chain", "chain/estimate", "chain/order", "chain/delta", "chain/purse", "chain/chaintest"},
 		ours:     []string{"chain", "chain/estimate", "chain/order"},
 		others:   vocabulary,
 		direct:   join(sockets, files), deep: machinery, pure: true,
@@ -127,6 +127,14 @@ var layout = []row{
 		others:   []string{yaml},
 		direct:   join(sockets, files), deep: machinery, pure: true,
 		why: "the same inputs give the same policy, byte for byte: no file, no socket, no clock may have a say",
+	},
+	{
+		packages: []string{"orchestrator/simulate"},
+		ours: []string{"chain", "chain/estimate", "chain/order", "chain/delta", "chain/walk", "chain/purse",
+			"orchestrator/learn", "orchestrator/resolve", "orchestrator/quota", "orchestrator/escalate", "orchestrator/publish"},
+		others: []string{yaml},
+		direct: join(sockets, files), deep: machinery, pure: true,
+		why: "a simulated world drives the policy as it is and nothing around it: the same seed gives the same bytes",
 	},
 	{
 		packages: []string{"orchestrator/..."},

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chordwheel/chordwheel/chain"
-	"github.com/chordwheel/chordwheel/daemon/purse"
+	"github.com/chordwheel/chordwheel/chain/purse"
 	"github.com/chordwheel/chordwheel/orchestrator/quota"
 )
 
