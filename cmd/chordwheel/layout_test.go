@@ -75,6 +75,13 @@ var layout = []row{
 		why: "what anybody can check of a ledger must not need the ledger",
 	},
 	{
+		packages: []string{"chain/receipt"},
+		ours:     []string{"chain"},
+		others:   join(vocabulary, []string{jcs}),
+		direct:   join(sockets, files), deep: machinery, pure: true,
+		why: "what is said of work is bytes, hashes and signatures: whoever makes, takes or audits a receipt means the same ones",
+	},
+	{
 		packages: []string{"did"},
 		ours:     []string{"chain"},
 		others:   join(vocabulary, []string{jcs}),
@@ -149,8 +156,8 @@ var layout = []row{
 		why:      "a provider for tests is a stranger: it may know the dialect and the contract, not the device",
 	},
 	{
-		packages: []string{"daemon/gate", "daemon/receipt", "daemon/bind", "daemon/executor", "daemon/sharing", "daemon/report", "daemon/pipeline", "daemon/job"},
-		ours:     []string{"chain/...", "mesh/wire", "mesh/member", "mesh/chord", "daemon/receipt", "daemon/sharing"},
+		packages: []string{"daemon/gate", "daemon/bind", "daemon/executor", "daemon/sharing", "daemon/report", "daemon/pipeline", "daemon/job"},
+		ours:     []string{"chain/...", "mesh/wire", "mesh/member", "mesh/chord", "daemon/sharing"},
 		direct:   join(sockets, []string{libp2p, multi, bbolt}), deep: []string{"net/http", bbolt},
 		why: "the device's decisions are taken without a transport: where one is needed, it is an interface declared here",
 	},
