@@ -408,7 +408,7 @@ func TestChordsFlood(t *testing.T) {
 		all := w.neighbours(2, nil)
 		defer closeAll(all)
 		a, b := all[0], all[1]
-		w.within(time.Minute, "the one true chord", func() bool { return len(a.Chords()) == 1 })
+		w.within(time.Minute, "the one true chord", func() bool { return len(agreed(a)) == 1 })
 		k := key(t, w.net, 40)
 		r := w.rogueWith(k, 40)
 		r.connect(a.Host())
@@ -434,7 +434,7 @@ func TestChordsFlood(t *testing.T) {
 			t.Errorf("%d of a flood were believed", n)
 		}
 		for _, d := range []*near{a, b} {
-			for _, c := range d.Chords() {
+			for _, c := range agreed(d) {
 				if c.A == k.PeerID() || c.B == k.PeerID() {
 					t.Errorf("one end made a chord: %+v", c)
 				}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/host"
@@ -31,6 +32,7 @@ type lan struct {
 	log     *slog.Logger
 	changed chan struct{} // room for one: an address changed
 	make    func(host.Host, string, mdns.Notifee) mdns.Service
+	failed  atomic.Pointer[string] // why the service does not run; nil while it does
 }
 
 // lanService is the name of the multicast service of a mesh: others' devices do
@@ -64,7 +66,10 @@ func (l *lan) loop(run context.Context) {
 		service := l.make(l.host, l.name, l)
 		err := service.Start()
 		var retry <-chan time.Time
+		l.failed.Store(nil)
 		if err != nil {
+			reason := flat(err)
+			l.failed.Store(&reason)
 			if !warned {
 				l.log.Warn("devices of this network are not looked for by multicast; peers in the configuration work without", "error", flat(err))
 			}
@@ -103,6 +108,8 @@ func (p *peers) found(info peer.AddrInfo) {
 	}
 	p.mu.Lock()
 	p.book.Note(info.ID, info.Addrs, reach.LAN, time.Now())
+	makeRoom(p.onLAN)
+	p.onLAN[info.ID] = time.Now()
 	p.mu.Unlock()
 	p.poke()
 }

@@ -39,14 +39,14 @@ type ScopeChord struct {
 	chord.Chord
 }
 
-// Chords gives the adjacencies that both ends claim, in the joined scopes, as
-// far as this device heard.
+// Chords gives the adjacencies in the joined scopes, as far as this device
+// heard; those with By set are claimed by that end only.
 func (d *Device) Chords() []ScopeChord {
 	d.peers.mu.Lock()
 	defer d.peers.mu.Unlock()
 	var all []ScopeChord
 	for scope, t := range d.peers.chords {
-		for _, k := range t.Chords(time.Now()) {
+		for _, k := range t.Claimed(time.Now()) {
 			all = append(all, ScopeChord{scope, k})
 		}
 	}
@@ -64,19 +64,41 @@ func (d *Device) Adjacent() []wire.Chord {
 	return list
 }
 
-// Pong is the answer to a ping.
-type Pong struct {
-	Peer      chain.PeerID
-	RTT       time.Duration
+// Way is the connection to a peer that is used now.
+type Way struct {
 	Transport string // tcp, quic-v1
 	Path      string // direct or relayed
 	Address   string // of the other end
 }
 
+// Pong is the answer to a ping.
+type Pong struct {
+	Peer chain.PeerID
+	RTT  time.Duration
+	Way
+}
+
+// Way tells how p is connected; ok is false where it is not. A direct connection
+// goes before a relayed one.
+func (d *Device) Way(p chain.PeerID) (l Way, ok bool) {
+	id, err := peerID(p)
+	if err != nil {
+		return l, false
+	}
+	for _, conn := range d.host.Network().ConnsToPeer(id) {
+		l = Way{Transport: conn.ConnState().Transport, Path: "direct", Address: conn.RemoteMultiaddr().String()}
+		if _, err := conn.RemoteMultiaddr().ValueForProtocol(multiaddr.P_CIRCUIT); err != nil && !conn.Stat().Limited {
+			return l, true
+		}
+		l.Path, ok = "relayed", true
+	}
+	return l, ok
+}
+
 // Ping greets a peer, over the standing connection or a new one, and measures
 // the way. It counts as direct contact.
 func (d *Device) Ping(ctx context.Context, p chain.PeerID) (Pong, error) {
-	pong := Pong{Peer: p, Path: "direct"}
+	pong := Pong{Peer: p, Way: Way{Path: "direct"}}
 	err := d.with(ctx, p, nil)
 	if err != nil {
 		return pong, err
@@ -87,14 +109,8 @@ func (d *Device) Ping(ctx context.Context, p chain.PeerID) (Pong, error) {
 		pong.RTT = c.RTT
 	}
 	d.peers.mu.Unlock()
-	for _, conn := range d.host.Network().ConnsToPeer(id) {
-		pong.Transport, pong.Address = conn.ConnState().Transport, conn.RemoteMultiaddr().String()
-		if _, err := conn.RemoteMultiaddr().ValueForProtocol(multiaddr.P_CIRCUIT); err == nil || conn.Stat().Limited {
-			pong.Path = "relayed"
-			continue
-		}
-		pong.Path = "direct"
-		break
+	if l, ok := d.Way(p); ok {
+		pong.Way = l
 	}
 	return pong, nil
 }

@@ -79,6 +79,7 @@ type peers struct {
 	chords   map[chain.ScopeID]*chord.Table
 	chordsAt time.Time // when to tell the scopes of our contacts; zero: nothing to tell
 	twins    twins
+	onLAN    map[peer.ID]time.Time // who spoke by multicast, and when
 }
 
 // grant lets one dial out.
@@ -101,7 +102,7 @@ func newPeers(d *Device) (*peers, error) {
 		return nil, err
 	}
 	p := &peers{d: d, self: self, local: onlyLoopback(d.addrs) || onlyLoopback(listen), within: onlyLoopback(listen), wake: make(chan struct{}, 1), slots: make(chan struct{}, dialsAtOnce),
-		grants: map[peer.ID]*grant{}, contacts: map[peer.ID]*contact{}, chords: map[chain.ScopeID]*chord.Table{}}
+		grants: map[peer.ID]*grant{}, contacts: map[peer.ID]*contact{}, chords: map[chain.ScopeID]*chord.Table{}, onLAN: map[peer.ID]time.Time{}}
 	p.book = reach.NewBook(reach.Config{Self: self, Loopback: p.local, Keep: d.cfg.Keep, Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))})
 	p.server = exchange.NewServer(p, d.cfg.Log)
 	owners, err := byPeer(d.cfg.Peers)

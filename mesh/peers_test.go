@@ -108,7 +108,7 @@ func TestDevicesMeetWithoutTheHub(t *testing.T) {
 			}
 		}
 		w.within(time.Minute, "chords are known to all", func() bool {
-			return len(all[0].Chords()) == 3 && len(all[1].Chords()) == 3 && len(all[2].Chords()) == 3
+			return len(agreed(all[0])) == 3 && len(agreed(all[1])) == 3 && len(agreed(all[2])) == 3
 		})
 		pong, err := a.Ping(t.Context(), all[1].PeerID())
 		if err != nil || pong.Path != "direct" || pong.Transport != "quic-v1" || pong.RTT < 10*time.Millisecond || pong.Address == "" {
@@ -175,5 +175,41 @@ func TestGossipIntroduces(t *testing.T) {
 			r.Announce(w.announcement(r))
 		}
 		w.within(time.Minute, "all meet", w.all(func(r *rim) bool { return len(r.Contacts()) == 2 }))
+	})
+}
+
+// agreed gives the chords that both ends claim.
+func agreed(d *near) []mesh.ScopeChord {
+	return slices.DeleteFunc(d.Chords(), func(k mesh.ScopeChord) bool { return k.By != "" })
+}
+
+// A look at the network dials the hub at each address and names what is wrong
+// with it; the session that stands does not notice.
+func TestALookAtTheNetwork(t *testing.T) {
+	run(t, 1, func(t *testing.T, w *world) {
+		d := w.devices[0]
+		w.within(time.Minute, "a session", d.HubReachable)
+		before := d.Stats().Sessions
+		n := d.Net(t.Context())
+		if len(n.Listen) == 0 || len(n.Hub) == 0 || n.Transports["quic-v1"] == 0 || n.Multicast == "" {
+			t.Errorf("%+v", n)
+		}
+		for _, a := range n.Hub {
+			if a.Address == "" || a.Reason != "" {
+				t.Errorf("the hub at %+v", a)
+			}
+		}
+		if l, ok := d.Way(w.desk.key.PeerID()); !ok || l.Path != "direct" || l.Transport != "quic-v1" || l.Address == "" {
+			t.Errorf("the way to the hub: %+v %v", l, ok)
+		}
+		if d.Stats().Sessions != before || !d.HubReachable() {
+			t.Error("the session did not survive the look")
+		}
+		_ = w.hub.Close()
+		for _, a := range d.Net(t.Context()).Hub {
+			if a.Reason == "" {
+				t.Errorf("a hub that is gone is there at %s", a.Address)
+			}
+		}
 	})
 }

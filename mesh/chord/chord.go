@@ -27,6 +27,7 @@ type Chord struct {
 	B   chain.PeerID
 	RTT time.Duration // the smaller of what the ends measured; 0: neither did
 	At  time.Time     // of the older of the two claims
+	By  chain.PeerID  // the end that claims it where the other does not; "" both do
 }
 
 // Table holds claims. The zero value is ready; it is not safe for concurrent use.
@@ -94,14 +95,25 @@ func (t *Table) forgetOldest() {
 
 // Chords gives the adjacencies that both ends claim, sorted by their ends.
 func (t *Table) Chords(now time.Time) []Chord {
+	return slices.DeleteFunc(t.Claimed(now), func(k Chord) bool { return k.By != "" })
+}
+
+// Claimed gives also those that only one end claims: the other may not have
+// spoken yet, may not be reached by gossip, or may say otherwise. Nothing is to be
+// decided by them.
+func (t *Table) Claimed(now time.Time) []Chord {
 	t.age(now)
 	var all []Chord
 	for a, c := range t.authors {
 		for b, rtt := range c.peers {
 			other := t.authors[b]
 			back, claimed := other.peers[a]
-			if a >= b || !claimed {
+			if !claimed {
+				all = append(all, Chord{A: min(a, b), B: max(a, b), RTT: rtt, At: c.at, By: a})
 				continue
+			}
+			if a > b {
+				continue // told from its other end
 			}
 			k := Chord{A: a, B: b, RTT: rtt, At: c.at}
 			if back > 0 && (back < rtt || rtt == 0) {

@@ -45,6 +45,9 @@ func TestBothEndsClaim(t *testing.T) {
 	if k := table.Chords(start)[0]; k.RTT != 400*time.Microsecond || !k.At.Equal(start) {
 		t.Errorf("the smaller time and the older claim: %+v", k)
 	}
+	if half := table.Claimed(start); len(half) != 2 || half[1].By != "b" || half[1].A != "b" || half[1].B != "c" || half[0].By != "" {
+		t.Errorf("b alone says that it is next to c: %+v", half)
+	}
 	table.Claim("c", to(0, "b"), start.Add(2*time.Minute))
 	expect("a third", start, "ab", "bc")
 	if k := table.Chords(start)[1]; k.RTT != 900*time.Microsecond {
