@@ -31,6 +31,8 @@ type Peers interface {
 	Exec(ctx context.Context, to chain.PeerID, open wire.ExecOpen, payload []byte, emit exec.Emit) (wire.ExecTrailer, error)
 	Introduce(peers ...wire.PeerAddress) // where peers may be: a hint
 	Ping(ctx context.Context, p chain.PeerID) (mesh.Pong, error)
+	Way(p chain.PeerID) (w mesh.Way, ok bool) // the connection to p, if one stands
+	Chords() []mesh.ScopeChord
 	Heads(ctx context.Context, from chain.PeerID, scope chain.ScopeID) ([]wire.Held, error)
 	FetchFrom(ctx context.Context, from chain.PeerID, f wire.Fetch) (wire.FetchReply, error)
 }
@@ -45,6 +47,7 @@ type Node interface {
 	Announce(a wire.Announce)
 	Addrs() []string
 	Stats() mesh.Stats
+	Net(ctx context.Context) mesh.Net // dials the hub at each address: for people who look
 	Close() error
 }
 
@@ -101,14 +104,17 @@ func (alone) Heads(context.Context, chain.PeerID, chain.ScopeID) ([]wire.Held, e
 func (alone) FetchFrom(context.Context, chain.PeerID, wire.Fetch) (wire.FetchReply, error) {
 	return wire.FetchReply{}, mesh.ErrNotConnected
 }
-func (alone) Introduce(...wire.PeerAddress) {}
-func (alone) HubReachable() bool            { return false }
-func (alone) Join(...wire.TopicKey) error   { return nil }
-func (alone) SetRevocations([]byte) error   { return nil }
-func (alone) Announce(wire.Announce)        {}
-func (alone) Addrs() []string               { return nil }
-func (alone) Stats() mesh.Stats             { return mesh.Stats{} }
-func (alone) Close() error                  { return nil }
+func (alone) Way(chain.PeerID) (w mesh.Way, ok bool) { return w, false }
+func (alone) Chords() []mesh.ScopeChord              { return nil }
+func (alone) Net(context.Context) mesh.Net           { return mesh.Net{Within: true} }
+func (alone) Introduce(...wire.PeerAddress)          {}
+func (alone) HubReachable() bool                     { return false }
+func (alone) Join(...wire.TopicKey) error            { return nil }
+func (alone) SetRevocations([]byte) error            { return nil }
+func (alone) Announce(wire.Announce)                 {}
+func (alone) Addrs() []string                        { return nil }
+func (alone) Stats() mesh.Stats                      { return mesh.Stats{} }
+func (alone) Close() error                           { return nil }
 
 // Patience with the hub.
 const (

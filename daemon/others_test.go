@@ -138,6 +138,14 @@ func (o *others) Ping(ctx context.Context, p chain.PeerID) (mesh.Pong, error) {
 	return mesh.Pong{Peer: p, RTT: time.Millisecond}, nil
 }
 
+func (o *others) Way(chain.PeerID) (mesh.Way, bool) {
+	return mesh.Way{Path: "direct", Transport: "tcp", Address: "/ip4/192.0.2.2/tcp/7411"}, true
+}
+
+func (o *others) Chords() []mesh.ScopeChord { return nil }
+
+func (o *others) Net(context.Context) mesh.Net { return mesh.Net{} }
+
 func (o *others) Heads(_ context.Context, from chain.PeerID, _ chain.ScopeID) ([]wire.Held, error) {
 	b := o.box(from)
 	b.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -79,7 +80,7 @@ func moment(t time.Time) *time.Time {
 func (d *Daemon) Chain(slot chain.Slot) (control.ChainView, error) {
 	c := d.cfg.Chains.Get(slot)
 	if c == nil {
-		return control.ChainView{}, fmt.Errorf("%w: %s", control.ErrNotFound, slot)
+		return control.ChainView{}, fmt.Errorf("%w: %s; %s", control.ErrNotFound, slot, d.whichChains())
 	}
 	now := time.Now()
 	head, body := c.Bytes()
@@ -97,30 +98,23 @@ func (d *Daemon) Chain(slot chain.Slot) (control.ChainView, error) {
 	return view, nil
 }
 
-// Peers gives the devices that this one knows, and which slots of its chains each
-// can fill.
-func (d *Daemon) Peers() []control.Peer {
-	now := time.Now()
-	var all []control.Peer
-	at := map[chain.PeerID]int{}
-	for i, p := range d.peers.Peers(now) {
-		at[p.Peer] = i
-		all = append(all, control.Peer{PeerID: p.Peer, Name: p.Membership.Name, DeviceID: p.Membership.DeviceID, State: p.State, Since: p.Since.UTC(),
-			RTT: millis(p.RTT), Ahead: p.Ahead, Capabilities: p.Capabilities, Scopes: p.Membership.Scopes})
+// whichChains says what to ask for instead of a chain that is not held.
+func (d *Daemon) whichChains() string {
+	d.mu.Lock()
+	isJoined := d.isJoined
+	d.mu.Unlock()
+	all := d.cfg.Chains.All()
+	switch {
+	case !isJoined:
+		return ErrNotJoined.Error()
+	case len(all) == 0:
+		return "it holds none yet: chordwheel status says why"
 	}
-	for _, c := range d.cfg.Chains.All() {
-		for _, o := range c.Options() {
-			if o.Kind != chain.Peer {
-				continue
-			}
-			for _, v := range d.candidates(c.Slot(), &o, now) {
-				if i, ok := at[v.PeerID]; ok {
-					all[i].Slots = append(all[i].Slots, control.PeerSlot{Scope: c.Slot().Scope, Primitive: c.Slot().Primitive, Option: o.ID, Verdict: v.Verdict})
-				}
-			}
-		}
+	var names []string
+	for _, c := range all[:min(len(all), 16)] {
+		names = append(names, c.Slot().String())
 	}
-	return all
+	return "it holds " + strings.Join(names, ", ")
 }
 
 // candidates gives a verdict on every known peer for the slot o.

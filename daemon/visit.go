@@ -20,10 +20,11 @@ type visitState struct {
 	last, next time.Time
 	failure    string // of the visits since the last good one
 	failures   int
-	comeBack   time.Duration // the hub's wish, 0 as the rules say
-	newsDue    time.Time     // when gathered failures are reported; zero without any
-	running    bool          // a whole visit is under way
-	whyNone    string        // why the hub offers no chain for chat; "" if it does, or was not asked
+	comeBack   time.Duration  // the hub's wish, 0 as the rules say
+	newsDue    time.Time      // when gathered failures are reported; zero without any
+	running    bool           // a whole visit is under way
+	clock      *time.Duration // this device's clock before the hub's; nil: not compared yet
+	whyNone    string         // why the hub offers no chain for chat; "" if it does, or was not asked
 }
 
 // kick wakes the visitor.
@@ -298,7 +299,11 @@ func (d *Daemon) greet(ctx context.Context, node Node) (wire.Welcome, error) {
 	joined := d.joined
 	d.mu.Unlock()
 	hello := d.hello(joined)
+	began := time.Now()
 	welcome, err := within(ctx, node.Hello, hello)
+	if err == nil {
+		d.compareClocks(began, welcome.Now)
+	}
 	if err != nil {
 		d.stopIfRevoked(joined.Membership, err)
 		return welcome, fmt.Errorf("say hello to the hub: %w", err)
@@ -448,4 +453,13 @@ func (d *Daemon) sendReports(ctx context.Context) error {
 		}
 		d.reports.Acknowledge(r.Seq)
 	}
+}
+
+// compareClocks notes how far this device's clock is from the hub's, which read
+// hub at a moment between began and now.
+func (d *Daemon) compareClocks(began time.Time, hub chain.Instant) {
+	ahead := time.Since(began)/2 + began.Sub(hub.Time())
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.visit.clock = &ahead
 }

@@ -66,8 +66,8 @@ func (d *Device) Adjacent() []wire.Chord {
 
 // Way is the connection to a peer that is used now.
 type Way struct {
-	Transport string // tcp, quic-v1
 	Path      string // direct or relayed
+	Transport string // tcp, quic-v1
 	Address   string // of the other end
 }
 

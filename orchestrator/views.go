@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/chord"
 	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/orchestrator/fleet"
 	"github.com/chordwheel/chordwheel/orchestrator/quota"
@@ -91,8 +92,9 @@ type ChordView struct {
 	B     chain.PeerID `json:"b"`
 	NameA string       `json:"name_a"`
 	NameB string       `json:"name_b"`
-	RTT   float64      `json:"rtt_ms"` // 0: not measured
-	At    time.Time    `json:"at"`     // when the one that was silent longer last said so
+	RTT   float64      `json:"rtt_ms"`               // 0: not measured
+	At    time.Time    `json:"at"`                   // when the one that was silent longer last said so
+	By    chain.PeerID `json:"claimed_by,omitempty"` // the one end that claims it; absent: both do, and only such a chord counts
 }
 
 // ConflictView is a device ID under a second peer ID, waiting for the owner.
@@ -238,13 +240,7 @@ func (h *Hub) status(addrs []string) Status {
 	for _, d := range h.fleet.Devices() {
 		s.Devices = append(s.Devices, viewOf(d, now))
 	}
-	for _, k := range h.fleet.Chords(now) {
-		a, b := h.fleet.Device(k.A), h.fleet.Device(k.B)
-		if a == nil || b == nil || len(s.Chords) == maxChordViews {
-			continue
-		}
-		s.Chords = append(s.Chords, ChordView{A: k.A, B: k.B, NameA: a.Name, NameB: b.Name, RTT: float64(k.RTT.Microseconds()) / 1000, At: k.At.UTC()})
-	}
+	s.Chords = h.chordViews(h.fleet.Chords(now))
 	for _, c := range h.fleet.Conflicts() {
 		s.Conflicts = append(s.Conflicts, ConflictView{c.ID, c.Peer, c.Holder, c.Name, c.At.Time()})
 	}
@@ -252,6 +248,25 @@ func (h *Hub) status(addrs []string) Status {
 		s.Refused[code] = n
 	}
 	return s
+}
+
+// chordViews gives names to chords of devices that are known.
+func (h *Hub) chordViews(list []chord.Chord) []ChordView {
+	views := []ChordView{}
+	for _, k := range list {
+		a, b := h.fleet.Device(k.A), h.fleet.Device(k.B)
+		if a == nil || b == nil || len(views) == maxChordViews {
+			continue
+		}
+		views = append(views, ChordView{A: k.A, B: k.B, NameA: a.Name, NameB: b.Name, RTT: float64(k.RTT.Microseconds()) / 1000, At: k.At.UTC(), By: k.By})
+	}
+	return views
+}
+
+// Chords gives the adjacencies that devices told the hub of: those of Status, and
+// those that one end claims only.
+func (h *Hub) Chords(ctx context.Context) ([]ChordView, error) {
+	return ask(ctx, h, func() ([]ChordView, error) { return h.chordViews(h.fleet.Claimed(time.Now())), nil })
 }
 
 func viewOf(d *fleet.Device, now time.Time) DeviceView {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -135,8 +134,8 @@ func (a *app) chainExplain() *cobra.Command {
 	return &cobra.Command{
 		Use:     "explain [SCOPE [PRIMITIVE]]",
 		Short:   "Say why a chain has this order, and what was kept out",
-		Long:    "Ask the hub why the options stand in this order: each one's probability of success,\nthe terms of its cost, its rank on each axis, who put it in and who kept it out.\nA device, which --dir may name, says in which order it tries them itself and why.",
-		Example: "  chordwheel chain explain\n  chordwheel chain explain workspace:home llm.chat --json",
+		Long:    "Ask the hub why the options stand in this order: each one's probability of success,\nthe terms of its cost, its rank on each axis, who put it in and who kept it out.\nA device, which --dir may name, says in which order it tries them itself and why,\nand who could fill each peer slot.",
+		Example: "  chordwheel chain explain\n  chordwheel chain explain workspace:home llm.chat --json\n  chordwheel chain explain --dir ~/mesh/a",
 		Args:    cobra.MaximumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			slot, err := slotOf(args)
@@ -173,14 +172,33 @@ func (a *app) explainOwn(ctx context.Context, n *node, slot chain.Slot) error {
 	if err := n.get(ctx, query("/api/v1/chain", slot), &v); err != nil {
 		return err
 	}
-	return a.print(v.Own, func(w io.Writer) {
+	return a.print(v, func(w io.Writer) {
 		fmt.Fprintf(w, "%s %s  (this device's order beside the hub's)\n\n", v.Head.Scope, v.Head.Primitive)
+		defer a.writeSlots(w, v)
 		var lines [][]string
 		for _, r := range v.Own {
 			lines = append(lines, []string{strconv.Itoa(r.Place), strconv.Itoa(r.HubAt), string(r.Option), ownValues(r.Hub), ownValues(r.Own), strconv.FormatUint(r.Samples, 10), r.Why})
 		}
 		a.rows(w, []string{"here", "hub", "option", "the hub's", "here", "samples", "because"}, lines)
 	})
+}
+
+// writeSlots says who could fill the peer slots of a chain now.
+func (a *app) writeSlots(w io.Writer, v control.ChainView) {
+	var lines [][]string
+	for _, o := range v.Options {
+		for _, c := range o.Peers {
+			can := a.paint(green, fmt.Sprintf("can, expected in %.0f ms", c.Expected))
+			if !c.Eligible {
+				can = a.paint(yellow, c.Why) + ": " + c.Detail
+			}
+			lines = append(lines, []string{string(o.ID), nameOr(c.Name, c.PeerID), can})
+		}
+	}
+	if len(lines) > 0 {
+		fmt.Fprintln(w)
+		a.rows(w, []string{"slot", "device", ""}, lines)
+	}
 }
 
 func ownValues(v delta.Values) string {
@@ -316,18 +334,10 @@ func (a *app) hubNode(ctx context.Context) (*node, error) {
 	return reach(ctx, "hub", dirs)
 }
 
-// anyNode reaches the device, or else the hub, that the command means: the
-// node itself says which it is.
+// anyNode reaches the device, or else the hub, that the command means.
 func (a *app) anyNode(ctx context.Context) (*node, error) {
 	n, errDevice := a.device(ctx)
 	if errDevice == nil {
-		var kind struct {
-			Kind string `json:"kind"`
-		}
-		if err := n.get(ctx, "/api/v1/status", &kind); err != nil {
-			return nil, err
-		}
-		n.what = cmp.Or(kind.Kind, n.what)
 		return n, nil
 	}
 	n, err := a.hubNode(ctx)

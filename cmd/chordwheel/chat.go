@@ -43,7 +43,7 @@ func (a *app) chat() *cobra.Command {
 			defer response.Body.Close()
 			if response.StatusCode != http.StatusOK {
 				b, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-				return answerError(response.StatusCode, b)
+				return answerError(n.what, "a chat", response.StatusCode, b)
 			}
 			if a.json {
 				_, err := io.Copy(a.out, response.Body)

@@ -75,6 +75,14 @@ func (d *device) Status() control.Status {
 	return s
 }
 
+// Network adds the interfaces of this machine, and the verdict on all of it.
+func (d *device) Network(ctx context.Context) control.Network {
+	n := d.Daemon.Network(ctx)
+	n.Interfaces = interfaces()
+	n.Judge()
+	return n
+}
+
 // Keys tells which keys this process has, and from where.
 func (d *device) Keys() []control.Key {
 	var all []control.Key

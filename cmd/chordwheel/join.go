@@ -72,8 +72,13 @@ func (a *app) joinRunning(ctx context.Context, text string) (control.Status, err
 	if err != nil {
 		return s, err
 	}
-	if n, err := reach(ctx, "device", []string{o.dir}); err == nil {
+	n, err := reach(ctx, "device", []string{o.dir})
+	var no *exit
+	switch {
+	case err == nil:
 		return s, n.call(ctx, http.MethodPost, "/api/v1/join", map[string]string{"invitation": text}, &s)
+	case errors.As(err, &no) && no.code != exitUnreachable:
+		return s, err
 	}
 	if err := checkInvitation(text); err != nil {
 		return s, err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"syscall"
 	"testing"
@@ -26,6 +27,7 @@ import (
 //	                          sets $edge, $key, $admin and $hub where it names them
 //	stop NAME, kill NAME      SIGTERM, which must end it with code 0, or SIGKILL
 //	taken                     sets $taken to an address that is in use
+//	until PATTERN PROGRAM ARGS...   run it again and again until its output matches
 //	flip FROM TO              copy a text with one letter in its middle changed
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -40,7 +42,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": cmdCode, "start": cmdStart, "stop": cmdStop, "kill": cmdKill, "taken": cmdTaken, "flip": cmdFlip,
+			"code": cmdCode, "start": cmdStart, "stop": cmdStop, "kill": cmdKill, "taken": cmdTaken, "until": cmdUntil, "flip": cmdFlip,
 		},
 	})
 }
@@ -189,6 +191,22 @@ func cmdTaken(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(err)
 	ts.Defer(func() { l.Close() })
 	ts.Setenv("taken", l.Addr().String())
+}
+
+func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until PATTERN PROGRAM ARGS...")
+	}
+	pattern, err := regexp.Compile(args[0])
+	ts.Check(err)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < patience; <-tick.C {
+		if out, err := scriptCommand(ts, args[1:]).Output(); err == nil && pattern.Match(out) {
+			return
+		}
+	}
+	ts.Fatalf("%q never came from %v", args[0], args[1:])
 }
 
 func cmdFlip(ts *testscript.TestScript, _ bool, args []string) {

@@ -68,23 +68,51 @@ type node struct {
 	client *http.Client
 }
 
-// reach finds the first of dirs where somebody listens.
+// kindWait is how long a node that has its socket open may take to say what it
+// is: it may just be starting.
+const kindWait = 10 * time.Second
+
+// reach finds the first of dirs where a node of this kind listens.
 func reach(ctx context.Context, what string, dirs []string) (*node, error) {
+	var other *node // a node, but not of the kind that is asked
 	for _, dir := range dirs {
 		n := &node{dir: dir, what: what}
 		n.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialControl(ctx, dir) }, DisableKeepAlives: true}}
 		probe, cancel := context.WithTimeout(ctx, 2*time.Second)
 		c, err := dialControl(probe, dir)
 		cancel()
-		if err == nil {
-			c.Close()
-			return n, nil
-		}
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, refused("the %s in %s belongs to another user", what, dir)
 		}
+		if err != nil {
+			continue
+		}
+		c.Close()
+		kind, err := n.kind(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if kind == what {
+			return n, nil
+		}
+		other = n
+		other.what = kind
+	}
+	if other != nil {
+		return nil, usage("in %s runs a %s, and this command asks a %s: name the data directory of one with --dir", other.dir, other.what, what)
 	}
 	return nil, unreachable("no %s is running (looked in %s); start one with: chordwheel up, or name its data directory with --dir", what, strings.Join(dirs, ", "))
+}
+
+// kind asks a node whether it is a hub or a device.
+func (n *node) kind(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, kindWait)
+	defer cancel()
+	var kind struct {
+		Kind string `json:"kind"`
+	}
+	err := n.get(ctx, "/api/v1/kind", &kind)
+	return kind.Kind, err
 }
 
 func dialControl(ctx context.Context, dir string) (net.Conn, error) {
@@ -118,7 +146,7 @@ func (n *node) call(ctx context.Context, method, path string, question, v any) e
 		return fmt.Errorf("read the %s's answer: %w", n.what, err)
 	}
 	if response.StatusCode >= 300 {
-		return answerError(response.StatusCode, b)
+		return answerError(n.what, method+" "+path, response.StatusCode, b)
 	}
 	if v == nil {
 		return nil
@@ -155,14 +183,15 @@ func (n *node) open(ctx context.Context, method, path string, question any) (*ht
 }
 
 // answerError makes the error of an answer that says no.
-func answerError(status int, b []byte) error {
+func answerError(what, question string, status int, b []byte) error {
 	var shape struct {
 		Error struct {
 			Message string `json:"message"`
 			Code    string `json:"code"`
 		} `json:"error"`
 	}
-	message := fmt.Sprintf("answered %d", status)
+	question, _, _ = strings.Cut(question, "?")
+	message := fmt.Sprintf("the %s answered %d to %s without a reason: its version may be another than this program's (%s): compare with chordwheel status", what, status, question, version)
 	if json.Unmarshal(b, &shape) == nil && shape.Error.Message != "" {
 		message = shape.Error.Message
 		if shape.Error.Code != "" {

@@ -26,6 +26,9 @@ type Device interface {
 	Pause(until time.Time) error                 // of work for others; zero: until Resume
 	Resume() error
 	Peers() []Peer // sorted by name
+	Chords() []Chord
+	Ping(ctx context.Context, who string) (Pong, error) // a name, a device ID, a peer ID or a part of it that no other has; Asked if nobody has it
+	Network(ctx context.Context) Network                // looks now, also by dialling the hub; judged
 }
 
 // Key is what may be told about a provider key.
@@ -36,6 +39,13 @@ type Key struct {
 
 // ErrNotFound is returned for a chain that the device does not hold.
 var ErrNotFound = errors.New("this device holds no such chain")
+
+// Asked is the error of a question that has no answer: nothing has that name,
+// say. It is the asker's, and says what to ask instead.
+type Asked string
+
+// Error implements error.
+func (a Asked) Error() string { return string(a) }
 
 // ErrRefused marks errors of Join that say no, as against being out of reach.
 var ErrRefused = errors.New("refused")
@@ -192,6 +202,22 @@ func Socket(d Device, edge http.Handler) http.Handler {
 	mux.HandleFunc("GET /api/v1/keys", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string][]Key{"keys": append([]Key{}, d.Keys()...)})
 	})
+	mux.HandleFunc("POST /api/v1/ping", func(w http.ResponseWriter, r *http.Request) {
+		var request struct {
+			Device string `json:"device"`
+		}
+		if err := json.NewDecoder(io.LimitReader(r.Body, maxRequest)).Decode(&request); err != nil {
+			fail(w, http.StatusBadRequest, "the body is not the JSON of a ping")
+			return
+		}
+		pong, err := d.Ping(r.Context(), request.Device)
+		if err != nil {
+			fail(w, statusOf(err), err.Error())
+			return
+		}
+		answer(w, pong)
+	})
+	mux.HandleFunc("POST /api/v1/netcheck", func(w http.ResponseWriter, r *http.Request) { answer(w, d.Network(r.Context())) })
 	mux.Handle("/v1/", edge)
 	mux.Handle("/api/v1/work/", edge)
 	mux.Handle("/healthz", edge)
@@ -208,6 +234,12 @@ func Admin(d Device, guard func(http.Handler) http.Handler) http.Handler {
 }
 
 func reads(mux *http.ServeMux, d Device) {
+	mux.HandleFunc("GET /api/v1/kind", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]string{"kind": "device"})
+	})
+	mux.HandleFunc("GET /api/v1/chords", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string][]Chord{"chords": append([]Chord{}, d.Chords()...)})
+	})
 	mux.HandleFunc("GET /api/v1/peers", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string][]Peer{"peers": append([]Peer{}, d.Peers()...)})
 	})
@@ -233,9 +265,12 @@ func told(w http.ResponseWriter, d Device, err error) {
 }
 
 func statusOf(err error) int {
+	var asked Asked
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return http.StatusNotFound
+	case errors.As(err, &asked):
+		return http.StatusUnprocessableEntity
 	case errors.Is(err, ErrRefused):
 		return http.StatusForbidden
 	}

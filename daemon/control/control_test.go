@@ -31,6 +31,19 @@ func (d *device) Status() control.Status { return d.status }
 func (d *device) Peers() []control.Peer {
 	return []control.Peer{{PeerID: "12D3b", Name: "box", State: "live"}}
 }
+func (d *device) Chords() []control.Chord {
+	return []control.Chord{{A: "12D3a", B: "12D3b", NameB: "box", By: "12D3a"}}
+}
+func (d *device) Network(context.Context) control.Network { return control.Network{Reachable: true} }
+func (d *device) Ping(_ context.Context, who string) (control.Pong, error) {
+	switch who {
+	case "box":
+		return control.Pong{PeerID: "12D3b", Name: who, RTT: 1.5, Way: control.Way{Path: "direct", Transport: "tcp"}}, nil
+	case "gone":
+		return control.Pong{}, errors.New("gone is not reached")
+	}
+	return control.Pong{}, control.Asked("no device of that name")
+}
 func (d *device) Keys() []control.Key { return []control.Key{{Name: "groq", Source: "file"}} }
 func (d *device) Chain(slot chain.Slot) (control.ChainView, error) {
 	if slot.Primitive != chain.LLMChat {
@@ -74,6 +87,13 @@ func TestTheSocketAnswersItsOwner(t *testing.T) {
 		{"POST", "/api/v1/join", `not JSON`, 400, "not the JSON of a join"},
 		{"POST", "/api/v1/pause", `{"until":"2026-03-01T12:00:00Z"}`, 200, `"name":"laptop"`},
 		{"POST", "/api/v1/pause", `{"until":"noon"}`, 400, "not the JSON of a pause"},
+		{"GET", "/api/v1/kind", "", 200, `"kind":"device"`},
+		{"GET", "/api/v1/chords", "", 200, `"claimed_by":"12D3a"`},
+		{"POST", "/api/v1/ping", `{"device":"box"}`, 200, `"rtt_ms":1.5,"path":"direct","transport":"tcp"`},
+		{"POST", "/api/v1/ping", `{"device":"gone"}`, 502, "not reached"},
+		{"POST", "/api/v1/ping", `{"device":"bax"}`, 422, "no device"},
+		{"POST", "/api/v1/ping", `box`, 400, "not the JSON of a ping"},
+		{"POST", "/api/v1/netcheck", ``, 200, `"hub_reachable":true`},
 		{"GET", "/v1/models", "", 200, "edge /v1/models"},
 		{"POST", "/api/v1/work/llm.chat", `{}`, 200, "edge /api/v1/work/llm.chat"},
 		{"GET", "/readyz", "", 200, "edge /readyz"},

@@ -28,6 +28,7 @@ type Hub interface {
 	Chains(ctx context.Context) ([]orchestrator.ChainSummary, error)
 	Show(ctx context.Context, slot chain.Slot) (orchestrator.ChainView, error)
 	Explain(ctx context.Context, slot chain.Slot) (orchestrator.Explanation, error)
+	Chords(ctx context.Context) ([]orchestrator.ChordView, error)
 	Operations(after uint64, limit int) []orchestrator.Operation
 	Invite(ctx context.Context, q orchestrator.Invite) (orchestrator.Invited, error)
 	Revoke(ctx context.Context, who string) (chain.PeerID, error)
@@ -72,6 +73,11 @@ func (p *Pages) reads(mux *http.ServeMux) {
 	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, r *http.Request) {
 		v, err := p.hub.Status(r.Context())
 		answer(w, v, err)
+	})
+	mux.HandleFunc("GET /api/v1/kind", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]string{"kind": "hub"}, nil) })
+	mux.HandleFunc("GET /api/v1/chords", func(w http.ResponseWriter, r *http.Request) {
+		v, err := p.hub.Chords(r.Context())
+		answer(w, map[string]any{"chords": v}, err)
 	})
 	mux.HandleFunc("GET /api/v1/chains", func(w http.ResponseWriter, r *http.Request) {
 		v, err := p.hub.Chains(r.Context())

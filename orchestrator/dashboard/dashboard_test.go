@@ -291,3 +291,7 @@ func BenchmarkPage(b *testing.B) {
 		}
 	}
 }
+
+func (h *hub) Chords(context.Context) ([]orchestrator.ChordView, error) {
+	return []orchestrator.ChordView{{A: "a", B: "b", NameA: hostile, By: "a"}}, h.err
+}

@@ -64,6 +64,9 @@ func (f *Fleet) Adjacent(d *Device, scope chain.ScopeID, list []wire.Chord, now 
 	f.chords.Claim(d.Peer, ours, now)
 }
 
+// Claimed gives also the adjacencies that one end claims, with By set.
+func (f *Fleet) Claimed(now time.Time) []chord.Chord { return f.chords.Claimed(now) }
+
 // Chords gives the adjacencies that both ends claim.
 func (f *Fleet) Chords(now time.Time) []chord.Chord { return f.chords.Chords(now) }
 
