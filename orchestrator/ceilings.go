@@ -221,9 +221,8 @@ func (h *Hub) mayLease(from chain.PeerID, l *ceiling, slot chain.Slot, now time.
 	if _, err := h.memberOf(from, slot.Scope, now); err != nil || l.scope != "" && l.scope != slot.Scope.Base() {
 		return false
 	}
-	_, known := h.catalogue.Primitive(slot.Primitive)
 	w, _ := h.catalogue.Workspace(slot.Scope)
-	return known && (l.key == "" || w.Allows(l.key))
+	return h.catalogue.Prepares(slot) && (l.key == "" || w.Allows(l.key))
 }
 
 // quotaChange is one exchange's worth of changes to accounts: kept together, or

@@ -41,10 +41,7 @@ func (h *Hub) wider(slot chain.Slot) bool {
 
 // prepared reports whether the catalogue means a slot of the scopes to exist.
 func (h *Hub) prepared(slot chain.Slot, scopes []chain.ScopeID) bool {
-	if _, known := h.catalogue.Primitive(slot.Primitive); !known || !among(scopes, slot.Scope.Base()) {
-		return false
-	}
-	return slot.Scope.Base() == slot.Scope || slices.Contains(h.slotsOf(slot.Scope.Base(), slot.Primitive), slot)
+	return among(scopes, slot.Scope.Base()) && h.catalogue.Prepares(slot)
 }
 
 // override fills in what the workspace and the overrides that a slot names want.

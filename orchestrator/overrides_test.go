@@ -1,11 +1,13 @@
 package orchestrator_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/wire"
@@ -236,4 +238,46 @@ func published(t *testing.T, r *rig) map[string]string {
 		out[string(s.Scope)+"/"+string(s.Primitive)] = s.Body.String()
 	}
 	return out
+}
+
+// The names of stages are any device's to choose. What the catalogue does not
+// speak of makes no chain, gets no block of a ceiling and is not remembered.
+func TestStagesThatNobodyDeclared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, rationed))
+		d := r.joined("a", "key:alpha", "key:beta")
+		c, err := d.fetch(home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(published(t, r))
+		invented := func(i int) chain.Slot {
+			return chain.Slot{Scope: chain.DefaultScope.With(chain.Qualifier{Stage: fmt.Sprint("x", i)}), Primitive: chain.LLMChat}
+		}
+		rep := batch("boot-of-a", 1, "alpha/small", chain.OK, 1, time.Second)
+		for i := range 8 {
+			slot := invented(i)
+			reply, err := r.Lease(t.Context(), d.key.PeerID(), wire.Lease{Asks: []wire.LeaseAsk{{Account: "key beta calls_per_day", Slot: slot, Least: 1}}})
+			if err != nil || reply.Grants[0].Amount != 0 {
+				t.Errorf("leased for a stage that nobody declared: %+v %v", reply, err)
+			}
+			r.Sweep(chain.DefaultScope) // not every chain is looked over yet
+			if _, err := d.fetch(slot); code(err) != "no_chain" {
+				t.Errorf("fetched: %v", err)
+			}
+			if _, err := r.Protest(t.Context(), d.key.PeerID(), wire.Protest{Slot: slot, Body: c.Head().Body, Nonce: fmt.Sprint("nonce-", i)}); err != nil {
+				t.Error(err)
+			}
+			rep.Protests = append(rep.Protests, wire.Protest{Slot: slot, Nonce: fmt.Sprint("queued-", i)})
+		}
+		if reply, err := r.Report(t.Context(), d.key.PeerID(), rep); err != nil || !reply.Accepted {
+			t.Errorf("%+v %v", reply, err)
+		}
+		if n := r.ProtestSlots(); n != 0 {
+			t.Errorf("protests of %d slots are counted", n)
+		}
+		if after := len(published(t, r)); after != before {
+			t.Errorf("%d chains are published, %d were", after, before)
+		}
+	})
 }

@@ -105,7 +105,7 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 	news, turned := h.observe(&d, r, now)
 	for i := range r.Protests {
 		slot := r.Protests[i].Slot
-		if _, known := h.catalogue.Primitive(slot.Primitive); known && slices.Contains(d.Scopes, slot.Scope.Base()) {
+		if h.catalogue.Prepares(slot) && slices.Contains(d.Scopes, slot.Scope.Base()) {
 			h.count(slot).Queued++
 		}
 	}
@@ -199,6 +199,9 @@ func (h *Hub) fetch(from chain.PeerID, f *wire.Fetch) (wire.FetchReply, error) {
 	if _, err := h.memberOf(from, f.Slot.Scope, now); err != nil {
 		return wire.FetchReply{}, err
 	}
+	if !h.catalogue.Prepares(f.Slot) { // the names of stages are the devices' to choose
+		return wire.FetchReply{}, spoke.Refuse(spoke.CodeNoChain, "%s", h.unprepared(f.Slot))
+	}
 	if len(h.sweep) > 0 { // its turn may not have come yet
 		if err := h.resolveSlot(f.Slot); err != nil {
 			return wire.FetchReply{}, err
@@ -218,11 +221,19 @@ func (h *Hub) fetch(from chain.PeerID, f *wire.Fetch) (wire.FetchReply, error) {
 	return wire.FetchReply{Head: head, Body: body}, nil
 }
 
+// unprepared says why the catalogue means no chain for a slot.
+func (h *Hub) unprepared(slot chain.Slot) string {
+	if _, known := h.catalogue.Primitive(slot.Primitive); !known {
+		return "the catalogue has no primitive " + string(slot.Primitive)
+	}
+	return "the catalogue has nothing of its own for " + slot.String()
+}
+
 // whyNone says why nothing is published for a slot.
 func (h *Hub) whyNone(slot chain.Slot) string {
 	in, _, ok := h.input(slot, time.Now())
 	if !ok {
-		return "the catalogue has no primitive " + string(slot.Primitive)
+		return h.unprepared(slot)
 	}
 	var why []string
 	for _, v := range resolve.Explain(in).Why {
@@ -243,7 +254,7 @@ func (h *Hub) whyNone(slot chain.Slot) string {
 const maxReasons = 4
 
 // protestCount is what one slot's protests came to since the start. Counts are
-// kept for the catalogue's primitives only: the names are the devices' to choose.
+// kept for what the catalogue prepares only: names are the devices' to choose.
 type protestCount struct {
 	Answered, Refused, Coalesced, Queued uint64
 	rate                                 escalate.Rate
@@ -291,8 +302,8 @@ func (h *Hub) protest(from chain.PeerID, p *wire.Protest) (wire.ProtestReply, er
 	if err != nil {
 		return wire.ProtestReply{}, err
 	}
-	if _, known := h.catalogue.Primitive(p.Slot.Primitive); !known {
-		return wire.ProtestReply{Reason: h.whyNone(p.Slot)}, nil
+	if !h.catalogue.Prepares(p.Slot) {
+		return wire.ProtestReply{Reason: h.unprepared(p.Slot)}, nil
 	}
 	if extension, reason, ok := h.desk.Repeat(from, p.Slot, p.Nonce, now); ok {
 		h.count(p.Slot).Coalesced++

@@ -208,6 +208,33 @@ func (w *Workspace) Qualifiers(p chain.Primitive) []chain.Qualifier {
 	return out[1:] // the first is the workspace's own
 }
 
+// Prepares reports whether there is a chain for a slot: of a scope's own, for every
+// primitive; for a qualifier, where each of its words names an override that
+// speaks of the primitive.
+func (c *Catalog) Prepares(slot chain.Slot) bool {
+	if _, known := c.primitives[slot.Primitive]; !known {
+		return false
+	}
+	base := slot.Scope.Base()
+	if base == slot.Scope {
+		return true
+	}
+	q, ok := slot.Scope.Qualifier()
+	w, known := c.Workspace(base)
+	if !ok || !known {
+		return false
+	}
+	for _, level := range []struct {
+		list []Override
+		name string
+	}{{w.Stages, q.Stage}, {w.Consumers, q.Consumer}, {w.Instances, q.Instance}} {
+		if level.name != "" && !slices.ContainsFunc(level.list, func(o Override) bool { return o.Name == level.name && o.Speaks(slot.Primitive) }) {
+			return false
+		}
+	}
+	return true
+}
+
 // Selection names options, each by its id or by a pattern with "*", for one primitive or for all.
 type Selection struct {
 	Primitive chain.Primitive // "": every primitive
