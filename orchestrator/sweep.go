@@ -168,7 +168,7 @@ func (h *Hub) learned(keys map[learn.Key]bool, now time.Time) error {
 	clear(h.fresh)
 	var ready []chain.Slot
 	for _, slot := range slots {
-		due := h.press.Due(slot)
+		due := h.press.Due(slot, now)
 		if len(slots) <= atOnce { // else the pause of all is enough
 			if next := h.looked[slot].Add(lookEvery); next.After(due) {
 				due = next

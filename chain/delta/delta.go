@@ -102,6 +102,22 @@ func (b *Book) Observe(k Key, s Sample) {
 	b.changed = true
 }
 
+// rebase brings back what a clock that was ahead put into the future, and reports
+// whether there was any: else nothing measured since would count, until that day.
+func (r *Record) rebase(now time.Time) bool {
+	latest, moment := chain.InstantOf(now.Add(chain.Leeway)), chain.InstantOf(now)
+	if max(r.Last, r.Probed, r.Latency.Newest, r.Failure.Newest, r.Reliability.Newest) <= latest {
+		return false
+	}
+	r.Latency, r.Failure, r.Reliability = r.Latency.Rebase(now), r.Failure.Rebase(now), r.Reliability.Rebase(now)
+	for _, at := range []*chain.Instant{&r.Last, &r.Probed} {
+		if *at > latest {
+			*at = moment
+		}
+	}
+	return true
+}
+
 // record gives the record of k for writing, nil if there is no room for it.
 func (b *Book) record(k Key) *Record {
 	r := b.records[k]

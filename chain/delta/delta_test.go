@@ -345,3 +345,27 @@ func benchWorld(b *testing.B) *world {
 	}
 	return w
 }
+
+// What was measured while the clock was ahead by years does not stand until then:
+// when it is back, what is measured counts again.
+func TestAClockThatWasAheadByYears(t *testing.T) {
+	w := newWorld(t, "a p=.99 s=1 | b p=.99 s=1.5")
+	right := w.now
+	w.now = right.AddDate(10, 0, 0)
+	for range 12 {
+		w.request("a", true, time.Second)
+	}
+	w.now = right
+	for range 30 {
+		w.request("a", true, 20*time.Second)
+	}
+	if got := w.order(); got != "[b a]" {
+		t.Errorf("%s", got)
+	}
+	k, _ := w.book.Keep(w.now)
+	for _, r := range k.Records {
+		if latest := chain.InstantOf(w.now); r.Last > latest || r.Latency.Newest > latest || r.Reliability.Newest > latest {
+			t.Errorf("still in the future: %+v", r)
+		}
+	}
+}

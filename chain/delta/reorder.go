@@ -121,6 +121,9 @@ func (s *state) price(b *Book, v *View, now time.Time) {
 	for i := range v.Options {
 		o := &v.Options[i]
 		r := b.known(v, o.ID)
+		if r.rebase(now) {
+			b.changed = true
+		}
 		x := price(o, r.value(&o.Cost, now), v.Rules.Weights)
 		x.usable = v.usable(o)
 		s.priced = append(s.priced, x)

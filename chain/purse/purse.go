@@ -27,8 +27,14 @@ type Block struct {
 	reserved int64
 }
 
+// over reports whether the life of b has ended. A block that would live for longer
+// than any does is over, too: it was granted while this device's clock was ahead.
+func (b *Block) over(now time.Time) bool {
+	return chain.InstantOf(now) >= b.Until || b.Until > chain.InstantOf(now.Add(maxLife))
+}
+
 func (b *Block) free(now time.Time) int64 {
-	if chain.InstantOf(now) >= b.Until {
+	if b.over(now) {
 		return 0
 	}
 	return max(b.Amount-b.Used-b.reserved, 0)
@@ -36,7 +42,7 @@ func (b *Block) free(now time.Time) int64 {
 
 // Done reports whether nothing more can be taken from b.
 func (b *Block) done(now time.Time) bool {
-	return b.reserved == 0 && (chain.InstantOf(now) >= b.Until || b.Used >= b.Amount)
+	return b.reserved == 0 && (b.over(now) || b.Used >= b.Amount)
 }
 
 // Charge is an amount on one account, in its unit.
@@ -57,6 +63,7 @@ type Usage struct {
 const (
 	MaxBlocks = 1024
 	maxNo     = 1024
+	maxLife   = 31 * 24 * time.Hour // of a block, and of a refusal: the longest period
 )
 
 // Purse is all blocks of a device. It is safe for concurrent use.
@@ -204,7 +211,7 @@ func (p *Purse) Used(account string) float64 {
 func (p *Purse) Low(account string, slot chain.Slot, least int64, ahead, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if chain.InstantOf(now) < p.no[need{account, slot}] {
+	if no := p.no[need{account, slot}]; chain.InstantOf(now) < no && no <= chain.InstantOf(now.Add(maxLife)) {
 		return false
 	}
 	free, largest := int64(0), int64(0)

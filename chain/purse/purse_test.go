@@ -107,6 +107,25 @@ func TestLow(t *testing.T) {
 	}
 }
 
+// A clock that was ahead by years must not put off for years what was refused then.
+func TestAClockThatWasAheadByYears(t *testing.T) {
+	p := New()
+	ahead := start.AddDate(10, 0, 0)
+	p.Refused("a", slot, chain.InstantOf(ahead.Add(15*time.Minute)))
+	if p.Low("a", slot, 1, ahead, ahead) {
+		t.Error("asked again at once")
+	}
+	if !p.Low("a", slot, 1, start, start) {
+		t.Error("not asked for ten years")
+	}
+	b := block("1", "a", 100)
+	b.Until = chain.InstantOf(ahead.Add(time.Hour))
+	p.Add(b)
+	if p.Free("a", slot, ahead) != 100 || p.Free("a", slot, start) != 0 || !p.Usage(start)[0].Done {
+		t.Errorf("a block of then: %+v", p.Usage(start))
+	}
+}
+
 func TestAfterARestart(t *testing.T) {
 	for clean, want := range map[bool]int64{true: 60, false: 0} {
 		p, next := New(), New()

@@ -178,7 +178,7 @@ func (p *Press) OfferPrepared(slot chain.Slot, o *Prepared, now time.Time) (Outc
 	if !ok {
 		return Outcome{}, nil
 	}
-	if due := p.Due(slot); now.Before(due) {
+	if due := p.Due(slot, now); now.Before(due) {
 		return Outcome{Again: due}, nil
 	}
 	return p.publish(slot, bytes, cid, input, reason, now)
@@ -205,8 +205,9 @@ func (p *Press) remember(key issueKey, e *issue) {
 
 // Due is when estimates may change a slot's chain again; before that, offers that
 // only differ by estimates are in vain.
-func (p *Press) Due(slot chain.Slot) time.Time {
-	if e := p.issues[slot]; e != nil && e.estimated > 0 {
+func (p *Press) Due(slot chain.Slot, now time.Time) time.Time {
+	e := p.issues[slot]
+	if e != nil && e.estimated > 0 && e.estimated <= chain.InstantOf(now.Add(chain.Leeway)) { // else our clock was ahead then
 		return e.estimated.Time().Add(estimateInterval)
 	}
 	return time.Time{}

@@ -313,3 +313,25 @@ func BenchmarkHead(b *testing.B) {
 		}
 	}
 }
+
+// TestAClockThatWasAheadByYears: what was published then does not keep estimates
+// from the chain for years.
+func TestAClockThatWasAheadByYears(t *testing.T) {
+	p, _, _ := press(t)
+	offer := func(w world, at time.Time) Outcome {
+		t.Helper()
+		out, err := p.Offer(w.resolution(home), chain.Rules{}, "i", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	offer(world{1, 2, 0.95}, start)
+	offer(world{3, 2, 0.95}, start.AddDate(10, 0, 0))
+	if out := offer(world{1, 2, 0.95}, start.Add(time.Hour)); out.Reason != Order {
+		t.Errorf("back in time: %+v, again at %s", out, out.Again)
+	}
+	if due := p.Due(home, start.Add(time.Hour)); !due.Equal(start.Add(time.Hour + time.Minute)) {
+		t.Errorf("the next is due at %s", due)
+	}
+}

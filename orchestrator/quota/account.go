@@ -149,7 +149,7 @@ func (a *Account) look(t Terms, now time.Time) {
 		}
 	}
 	for c, at := range a.asked {
-		if now.Sub(at) > 2*max(t.Interval, defaultInterval) {
+		if now.Sub(at) > 2*max(t.Interval, defaultInterval) || at.After(now.Add(chain.Leeway)) {
 			delete(a.asked, c)
 		} else {
 			a.since.devices[c.device], a.since.wants[c.slot.Primitive] = true, true

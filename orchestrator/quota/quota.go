@@ -45,17 +45,22 @@ func (c *Ceiling) Period(now time.Time) (from, to time.Time) {
 }
 
 // at gives the account of c in the period of now, new where a period began. A
-// clock that was set back brings no period back. The multiplier passes on.
+// clock that was set back brings no period back; but where the account's period has
+// not even come after the next, the clock was wrong: what is spent and given out
+// counts for this period then. The multiplier passes on.
 func (b *Book) at(c *Ceiling, now time.Time) *Account {
-	from, _ := c.Period(now)
+	from, end := c.Period(now)
 	a := b.accounts[c.Account]
 	if a == nil {
 		a = &Account{}
 		b.accounts[c.Account] = a
 	}
 	a.ready()
-	if begin := chain.InstantOf(from); begin > a.Period {
+	switch begin := chain.InstantOf(from); {
+	case begin > a.Period:
 		a.begin(begin)
+	case a.Period > chain.InstantOf(end):
+		a.Period = begin
 	}
 	return a
 }

@@ -314,3 +314,35 @@ func TestCeilingsHold(t *testing.T) {
 		}
 	})
 }
+
+// A clock that ran ahead by years and came back must not leave a ceiling in a
+// period that ends years from now; nor give back what was spent since.
+func TestAClockThatWasAheadByYears(t *testing.T) {
+	for _, c := range []Ceiling{money, calls} {
+		b := New()
+		b.Grant(&c, ask("a", chain.LLMChat, 10), terms, start)
+		ahead := start.AddDate(10, 0, 0)
+		g := b.Grant(&c, ask("a", chain.LLMChat, 10), terms, ahead)
+		b.Settle(&c, "a", g.ID, g.Amount, true, ahead)
+		silent := b.Grant(&c, ask("b", chain.LLMChat, 10), terms, ahead)
+		s := b.State(&c, 1, start)
+		if want, _ := c.Period(start); !s.From.Equal(want) {
+			t.Errorf("%s: back in time the period is that of %s", c.Account, s.From)
+		}
+		if s.Spent+s.Leased < g.Amount+silent.Amount {
+			t.Errorf("%s: what was spent and given out meanwhile came back: %+v", c.Account, s)
+		}
+		_, next := c.Period(start)
+		if s := b.State(&c, 1, next); s.Spent+s.Leased != 0 {
+			t.Errorf("%s: the next period does not begin: %+v", c.Account, s)
+		}
+		for i := range 3 { // who asked in the future is not active for ten years
+			b.Grant(&c, ask(fmt.Sprint("ghost", i), chain.LLMChat, 1), terms, next.AddDate(10, 0, 0))
+		}
+		later := next.Add(48 * time.Hour)
+		b.Grant(&c, ask("a", chain.LLMChat, 1), terms, later)
+		if n := len(b.accounts[c.Account].asked); n != 1 {
+			t.Errorf("%s: %d devices count as asking", c.Account, n)
+		}
+	}
+}
