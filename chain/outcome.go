@@ -22,6 +22,7 @@ const (
 	Cut           Class = "cut"            // failed or stalled after the first meaningful byte
 	Canceled      Class = "canceled"       // the caller left
 	Busy          Class = "busy"           // the peer has no room
+	Declined      Class = "declined"       // the peer does no such work now: its owner shares nothing, nothing there runs it, it stops
 	Offline       Class = "offline"        // this device has no network
 	Internal      Class = "internal"       // a defect of ours; counts against nobody
 )
@@ -40,17 +41,17 @@ const (
 func (c Class) Known() bool {
 	switch c {
 	case OK, Unreachable, Status, Timeout, BadAnswer, RateLimited, Credentials, CallerError, ContextLength, Feature, Filtered, Cut,
-		Canceled, Busy, Offline, Internal, NoPeer, KeyMissing, Cooling, Ceiling, Absent, Withdrawn:
+		Canceled, Busy, Declined, Offline, Internal, NoPeer, KeyMissing, Cooling, Ceiling, Absent, Withdrawn:
 		return true
 	}
 	return false
 }
 
 // Ran reports whether c is how an upstream call ended, as against a peer that had
-// no room or an option that was passed over: such are no attempts.
+// no room or took no such work, or an option that was passed over: such are no attempts.
 func (c Class) Ran() bool {
 	switch c {
-	case Busy, NoPeer, KeyMissing, Cooling, Ceiling, Absent, Withdrawn:
+	case Busy, Declined, NoPeer, KeyMissing, Cooling, Ceiling, Absent, Withdrawn:
 		return false
 	}
 	return true
@@ -58,7 +59,7 @@ func (c Class) Ran() bool {
 
 // Blames reports whether an attempt that ended in c counts against the option. The
 // caller's own errors, a caller that left, a device without a network, a peer
-// without room and defects of ours say nothing about it.
+// without room or will and defects of ours say nothing about it.
 func (c Class) Blames() bool {
 	switch c {
 	case Unreachable, Status, Timeout, BadAnswer, RateLimited, Credentials, Cut:
@@ -71,4 +72,5 @@ func (c Class) Blames() bool {
 type Failure struct {
 	Option OptionID `cbor:"option" json:"option"`
 	Class  Class    `cbor:"class" json:"class"`
+	Why    string   `cbor:"-" json:"why,omitempty"` // more than the class says, for the caller; it goes to nobody else
 }

@@ -117,14 +117,16 @@ func TestHowAnAttemptAtAPeerEnds(t *testing.T) {
 		"it is offline itself":       {trailer(wire.ExecTrailer{Class: chain.Offline, Used: 1}), chain.Status, 2, 1},
 		"it was told to wait":        {trailer(wire.ExecTrailer{Class: chain.RateLimited, Status: 429, RetryAfter: 30_000, HasRetryAfter: true, Used: 1}), chain.RateLimited, 2, 1},
 		"it claims to have spent 99": {trailer(wire.ExecTrailer{Class: chain.Status, Used: 64}), chain.Status, 4, 1},
-		"it has no key":              {trailer(wire.ExecTrailer{Class: chain.KeyMissing}), chain.Busy, 1, 1},
-		"all it has cools down":      {trailer(wire.ExecTrailer{Class: chain.Cooling, RetryAfter: 100, HasRetryAfter: true}), chain.Busy, 1, 3},
+		"it has no key":              {trailer(wire.ExecTrailer{Class: chain.KeyMissing}), chain.Declined, 1, 1},
+		"all it has cools down":      {trailer(wire.ExecTrailer{Class: chain.Cooling, RetryAfter: 100, HasRetryAfter: true}), chain.Declined, 1, 3},
 		"it answers nothing at all":  {trailer(wire.ExecTrailer{Class: chain.OK, Used: 1}), chain.BadAnswer, 2, 1},
 		"busy":                       {refuse(wire.ExecBusy), chain.Busy, 1, 3},
-		"its owner shares nothing":   {refuse(wire.ExecSharingOff), chain.Busy, 1, 1},
-		"it stops":                   {refuse(wire.ExecShutdown), chain.Busy, 1, 1},
-		"too large for it":           {refuse(wire.ExecTooLarge), chain.Busy, 1, 3},
-		"it cannot after all":        {refuse(wire.ExecLacksCapability), chain.Status, 2, 1},
+		"its owner shares nothing":   {refuse(wire.ExecSharingOff), chain.Declined, 1, 1},
+		"it stops":                   {refuse(wire.ExecShutdown), chain.Declined, 1, 1},
+		"too large for it":           {refuse(wire.ExecTooLarge), chain.Declined, 1, 3},
+		"it cannot after all":        {refuse(wire.ExecLacksCapability), chain.Declined, 1, 1},
+		"nothing there runs it":      {refuse(wire.ExecNothingToRun), chain.Declined, 1, 1},
+		"a defect there":             {refuse(wire.ExecInternal), chain.Status, 2, 1},
 		"it does not like our chain": {refuse(wire.ExecNoChain), chain.Internal, 2, 1},
 		"a code of tomorrow":         {refuse("tomorrow"), chain.Internal, 2, 1},
 		"it was not reached":         {func(x *box) { x.errs(fmt.Errorf("%w x", mesh.ErrNotConnected)) }, chain.Unreachable, 2, 1},
@@ -138,8 +140,11 @@ func TestHowAnAttemptAtAPeerEnds(t *testing.T) {
 				if want := map[bool]string{true: "answer of box", false: next}[c.class == ""]; text != want || result.Attempts != c.attempts {
 					t.Errorf("%q after %d attempts, want %q after %d", text, result.Attempts, want, c.attempts)
 				}
-				if c.class != "" && (len(result.Failures) != 1 || result.Failures[0] != chain.Failure{Option: "peer", Class: c.class}) {
+				if c.class != "" && (len(result.Failures) != 1 || result.Failures[0].Option != "peer" || result.Failures[0].Class != c.class) {
 					t.Errorf("failures %v, want peer: %s", result.Failures, c.class)
+				}
+				if c.class != "" && c.class != chain.BadAnswer && !strings.HasPrefix(result.Failures[0].Why, "box") {
+					t.Errorf("%v does not say who it was", result.Failures)
 				}
 				for range 2 {
 					time.Sleep(300 * time.Millisecond)
@@ -481,6 +486,29 @@ func TestTheOwnerSeesWhoCanFillASlotAndWhyNot(t *testing.T) {
 		}
 		if r := b.Status().Resting; len(r) != 1 || r[0].Peer != x.id() {
 			t.Errorf("resting %+v", r)
+		}
+	})
+}
+
+// A peer that has nothing for one slot is as good as ever for others: it is not
+// left alone as one that failed is, and the caller reads in words what it said.
+func TestAPeerThatCannotIsNoBrokenPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, x := beside(t, "peer tries=2")
+		x.errs(&wire.ExecRefusal{Code: wire.ExecNothingToRun, Message: "words of its own"})
+		_, result, _ := b.ask(edge.Work{})
+		if f := result.Failures; result.End != walk.NothingToTry || len(f) != 1 || f[0].Class != chain.Declined || f[0].Why != "box: nothing there runs it for others" {
+			t.Errorf("%s %+v", result.End, f)
+		}
+		if rest := b.Status().Resting; len(rest) > 0 {
+			t.Errorf("left alone: %+v", rest)
+		}
+		if p := b.Peers()[0]; p.State != "live" || p.Cooling != nil || p.Slots[0].Why != "declines" {
+			t.Errorf("%+v", p)
+		}
+		_, result, _ = b.ask(edge.Work{})
+		if f := result.Failures; len(f) != 1 || f[0].Class != chain.NoPeer || f[0].Why != "box: declines" {
+			t.Errorf("the next one: %+v", f)
 		}
 	})
 }

@@ -108,7 +108,9 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 		plan.Extension = r.takeExtension()
 	}
 	result := walk.Run(ctx, plan, d.standing, r, deliver)
-	if result.End == walk.Answered {
+	if result.End != walk.Answered {
+		d.whyNoPeer(c, result.Failures)
+	} else {
 		r.answeredBy = result.Option
 		r.verify()
 	}

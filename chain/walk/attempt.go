@@ -231,7 +231,7 @@ func (m *Machine) failed(o Outcome, unjudged bool, now time.Time) {
 	}
 	neutral := unjudged || !o.Class.Blames()
 	m.tally.attempt(o.Class)
-	m.cur.class = o.Class
+	m.cur.say(o.Class, o.Why)
 	switch o.Class {
 	case chain.Unreachable, chain.Status, chain.Timeout, chain.BadAnswer, chain.RateLimited, chain.Cut:
 		m.cool(o, unjudged, now)
@@ -258,7 +258,7 @@ func (m *Machine) failed(o Outcome, unjudged bool, now time.Time) {
 	case o.Class == chain.CallerError, o.Class == chain.Filtered && !m.rules.FilterNext:
 		m.result.Answer = o.Answer
 		m.stop(Refused, o.Class, now)
-	case slot && o.Class == chain.Busy:
+	case slot && (o.Class == chain.Busy || o.Class == chain.Declined):
 		m.cur.busy++
 	case slot && o.Class != chain.ContextLength && o.Class != chain.Feature && o.Class != chain.Filtered:
 		m.cur.tries++
@@ -272,7 +272,7 @@ func (m *Machine) failed(o Outcome, unjudged bool, now time.Time) {
 func answered(c chain.Class) bool {
 	switch c {
 	case chain.Status, chain.BadAnswer, chain.RateLimited, chain.Credentials, chain.CallerError, chain.ContextLength, chain.Feature,
-		chain.Filtered, chain.Busy:
+		chain.Filtered, chain.Busy, chain.Declined:
 		return true
 	}
 	return false

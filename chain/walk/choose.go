@@ -191,7 +191,7 @@ func (m *Machine) nextKey(o *chain.Option, now time.Time) (string, bool) {
 		}
 		m.tally.free(rest)
 		if !m.cur.ran {
-			m.cur.class, m.cur.resting = chain.Cooling, true
+			m.cur.class, m.cur.why, m.cur.resting = chain.Cooling, "", true
 		}
 	}
 	return "", false
@@ -223,7 +223,11 @@ func (m *Machine) later() *Attempt {
 // matter for this device.
 func (m *Machine) pass(class chain.Class) *Attempt {
 	if class != "" {
-		m.result.Failures = append(m.result.Failures, chain.Failure{Option: m.listed(m.cur.index).ID, Class: class})
+		f := chain.Failure{Option: m.listed(m.cur.index).ID, Class: class}
+		if class == m.cur.class {
+			f.Why = m.cur.why
+		}
+		m.result.Failures = append(m.result.Failures, f)
 		m.tally.option(class, m.cur.resting)
 	}
 	m.state[m.cur.index] = done

@@ -32,8 +32,8 @@ func Example() {
 		fmt.Printf("attempt %d: %s\n", a.Number, data)
 		return nil
 	})
-	fmt.Println(result.End, "by", result.Option, "after", result.Failures)
+	fmt.Println(result.End, "by", result.Option, "after", result.Failures[0].Option, result.Failures[0].Class)
 	// Output:
 	// attempt 2: [hello]
-	// answered by beta/large after [{alpha/small status}]
+	// answered by beta/large after alpha/small status
 }

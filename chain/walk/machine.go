@@ -65,17 +65,31 @@ type current struct {
 	index   int
 	key     int  // next of the option's keys
 	tries   int  // peers that failed
-	busy    int  // peers that had no room
+	busy    int  // peers that had no room, or no will
 	ran     bool // an attempt was made
 	class   chain.Class
-	resting bool // a key of it rests
+	why     string // of class, for the caller: what each peer said
+	resting bool   // a key of it rests
 }
+
+// say notes how a try of the option ended. What earlier ones said stays as long
+// as there is room for it.
+func (c *current) say(class chain.Class, why string) {
+	c.class = class
+	if c.why != "" && why != "" && len(c.why)+len(why) < maxWhy {
+		why = c.why + "; " + why
+	}
+	c.why = why
+}
+
+// maxWhy bounds what is said of one option's failure, in bytes.
+const maxWhy = 256
 
 // maxProtests bounds how many options are revealed to one request, one after
 // another. The hub computes as many ahead.
 const maxProtests = 4
 
-// maxBusy bounds how many peers of one slot are asked in vain for room.
+// maxBusy bounds how many peers of one slot are asked in vain for room or will.
 const maxBusy = 16
 
 // Step is what to do next: start Attempt if it is set, else protest with Failed
@@ -212,7 +226,7 @@ func (m *Machine) closeOption() {
 func (m *Machine) failures() []chain.Failure {
 	all := slices.Clip(m.result.Failures)
 	if m.cur.open && m.cur.class != "" {
-		all = append(all, chain.Failure{Option: m.listed(m.cur.index).ID, Class: m.cur.class})
+		all = append(all, chain.Failure{Option: m.listed(m.cur.index).ID, Class: m.cur.class, Why: m.cur.why})
 	}
 	for i, s := range m.state {
 		if s == deferred && !(m.cur.open && i == m.cur.index) {

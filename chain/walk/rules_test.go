@@ -303,6 +303,7 @@ func TestLending(t *testing.T) {
 		{"a silent peer has spent all", options("slot"), 8, turn{hang: true}, 4, 4},
 		{"a peer that could not be dialled has not", options("slot"), 8, busy(1, chain.Unreachable), 4, 1},
 		{"busy spends nothing", options("slot"), 8, fails(chain.Busy), 4, 0},
+		{"a peer that declines spends nothing", options("slot"), 8, fails(chain.Declined), 4, 0},
 		{"no more than it was lent", options("slot"), 8, busy(100, chain.Status), 4, 4},
 		{"nor less than one", options("slot"), 8, busy(-5, chain.Status), 4, 1},
 	} {
@@ -585,6 +586,7 @@ func TestEnds(t *testing.T) {
 		{"all on keys that rest", Plan{Options: key(options("a"))}, script{"a": fails(chain.Credentials)}, true, AllCredentials, 0},
 		{"on keys, and one is down", Plan{Options: append(key(options("a")), options("b")...)}, script{"a": fails(chain.Credentials), "b": fails(chain.Status)}, false, AllFailed, 0},
 		{"nothing could be tried", Plan{Options: options("slot")}, nil, false, NothingToTry, 0},
+		{"every peer declines", Plan{Options: options("slot"), Hooks: Hooks{Bind: binder("p")}}, script{"slot": fails(chain.Declined)}, false, NothingToTry, 0},
 		{"every peer is busy", Plan{Options: options("slot"), Hooks: Hooks{Bind: binder("p")}}, script{"slot": fails(chain.Busy)}, false, NothingToTry, 0},
 		{"all asked to wait now", Plan{Options: options("a", "b")}, script{"a": wish(50 * time.Second), "b": wish(30 * time.Second)}, false, AllCooling, 30 * time.Second},
 		{"all cooling", Plan{Options: options("a", "b")}, script{"a": wish(50 * time.Second), "b": wish(30 * time.Second)}, true, AllCooling, 29 * time.Second},

@@ -52,6 +52,8 @@ type Outcome struct {
 	Answer     *Answer // for CallerError: the upstream's answer, to be passed through
 
 	HasRetryAfter bool // RetryAfter was given and could be read
+
+	Why string // more than the class says, for the caller: who the peer was, and what it said. No content
 }
 
 // Answer is an upstream's refusal that the caller gets as it is.
@@ -106,7 +108,7 @@ type Result struct {
 	Delivered  bool            // something reached the caller
 	Extended   bool            // an extension was walked
 	Skipped    int             // options of a kind that this version does not know
-	Peers      []chain.PeerID  // that ran an attempt or said busy, in order
+	Peers      []chain.PeerID  // that ran an attempt or were asked in vain, in order
 	Input      int64           // tokens of the answer, also of one that broke; 0 unknown
 	Output     int64
 }
@@ -122,7 +124,7 @@ type Measurement struct {
 	Bytes       int64
 	Input       int64
 	Output      int64
-	Neutral     bool // says nothing about the option: caller gone, offline, busy, the caller's own error, too short a budget
+	Neutral     bool // says nothing about the option: caller gone, offline, busy, declined, the caller's own error, too short a budget
 }
 
 // Latency is how long the answer took, and false for everything but a success:

@@ -154,6 +154,9 @@ func failureOfResult(res walk.Result) failure {
 	return f
 }
 
+// maxWhy bounds what is said beside a class, in bytes.
+const maxWhy = 256
+
 func inWords(failures []chain.Failure) string {
 	var b strings.Builder
 	for i, a := range failures {
@@ -161,6 +164,9 @@ func inWords(failures []chain.Failure) string {
 			b.WriteString(", ")
 		}
 		fmt.Fprintf(&b, "%s: %s", a.Option, a.Class)
+		if a.Why != "" {
+			fmt.Fprintf(&b, " (%s)", chain.ClipTo(a.Why, maxWhy))
+		}
 	}
 	return b.String()
 }

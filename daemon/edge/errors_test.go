@@ -143,3 +143,15 @@ func FuzzPassThrough(f *testing.F) {
 		}
 	})
 }
+
+// A failure that says more than its class says it in the message, within bounds.
+func TestAFailureInWords(t *testing.T) {
+	f := failureOfResult(walk.Result{End: walk.NothingToTry, Failures: []chain.Failure{{Option: "peer", Class: chain.Declined, Why: "nas: its owner shares nothing now"}, {Option: "alpha/small", Class: chain.Cooling}}})
+	if want := "(peer: declined (nas: its owner shares nothing now), alpha/small: cooling)"; !strings.HasSuffix(f.detail.Message, want) {
+		t.Errorf("%q, want it to end with %q", f.detail.Message, want)
+	}
+	f = failureOfResult(walk.Result{End: walk.NothingToTry, Failures: []chain.Failure{{Option: "peer", Class: chain.Declined, Why: strings.Repeat("x", 9999)}}})
+	if len(f.detail.Message) > 1024 {
+		t.Errorf("%d bytes", len(f.detail.Message))
+	}
+}
