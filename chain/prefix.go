@@ -11,8 +11,11 @@ import (
 // begins like the bytes that an envelope or a handshake of libp2p signs.
 type Prefix string
 
-// PrefixExec is for what an executor says of work that it did for a peer.
-const PrefixExec Prefix = "chordwheel-exec-v1\n"
+// The prefixes.
+const (
+	PrefixExec    Prefix = "chordwheel-exec-v1\n"    // what an executor says of work that it did for a peer
+	PrefixReceipt Prefix = "chordwheel-receipt-v1\n" // what a device says of a request
+)
 
 // SignText gives the Ed25519 signature over p and text: 64 bytes.
 func (k Key) SignText(p Prefix, text []byte) ([]byte, error) {

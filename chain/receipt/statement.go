@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -70,6 +71,10 @@ func (s Statement) Verify(executor chain.PeerID, signature string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrAgent, err)
 	}
+	return s.verify(public, signature)
+}
+
+func (s Statement) verify(public ed25519.PublicKey, signature string) error {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(signature)
 	if err != nil || !chain.VerifyText(public, chain.PrefixExec, s.text(), raw) {
 		return ErrSignature
