@@ -30,6 +30,7 @@ import (
 	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
+	"github.com/chordwheel/chordwheel/store/spool"
 )
 
 // Chains keeps verified chains. Accept is the only way in: it verifies, keeps,
@@ -58,7 +59,7 @@ type Keys interface {
 }
 
 // Config is what a daemon is made of. All fields but Version, Name, Defaults,
-// Sharing and Sensors are required.
+// Sharing, Sensors and those of receipts are required.
 type Config struct {
 	Key      chain.Key
 	DeviceID chain.DeviceID
@@ -76,6 +77,10 @@ type Config struct {
 	Defaults chain.Limits               // for options without limits of their own
 	Sharing  sharing.Policy             // what its owner lets the device do for others; zero: all it can
 	Sensors  sharing.Sensors            // what the policy asks about the device; nil: nothing is known
+
+	Spool        Spool        // keeps receipts; nil: none are made
+	Ledger       spool.Sender // takes them; nil: they wait
+	Backpressure bool         // a full spool refuses new requests
 
 	// Connect makes the node of a joined device and starts it. The daemon
 	// closes it.
@@ -96,6 +101,7 @@ type Daemon struct {
 	peers    *bind.Table
 	counts   counts
 	foreign  *foreign
+	receipts *receipts
 	deltas   deltas
 	purse    *purse.Purse
 	lastEnd  atomic.Int64 // when the last request ended, Unix milliseconds
@@ -158,7 +164,7 @@ func New(cfg Config) (*Daemon, error) {
 	if err := cfg.Sharing.Validate(); err != nil {
 		return nil, err
 	}
-	d.foreign = newForeign(d)
+	d.foreign, d.receipts = newForeign(d), newReceipts(d)
 	d.loadPause(now)
 	if ok {
 		d.readOwn(&d.joined)
@@ -216,6 +222,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	}
 	d.group.Go(func() { d.visits(d.run) })
 	d.group.Go(func() { d.tend(d.run) })
+	d.receipts.start(d.run)
 	return nil
 }
 
@@ -232,7 +239,9 @@ func (d *Daemon) Close() error {
 	if err := d.keepAll(); err != nil {
 		d.cfg.Log.Warn("not all that this device knows was kept", "error", err)
 	}
-	return d.use(alone{}).Close()
+	err := d.use(alone{}).Close() // ends the work of peers that still runs
+	d.receipts.wait()
+	return err
 }
 
 // use takes node into use and gives the one before it.

@@ -9,11 +9,11 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/delta"
+	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/adapter"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/daemon/executor"
-	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/mesh/exec"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
@@ -27,6 +27,7 @@ type job struct {
 	request adapter.Request
 	answer  *receipt.Response
 	first   time.Duration // to the first output; 0 without one
+	account *account
 }
 
 // Terms implements exec.Job. How long it may take is the walk's matter.
@@ -53,11 +54,13 @@ func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.Exec
 		d.cfg.Log.Warn("a peer's request is none that an edge lets through", "request_id", r.RequestID, "peer", j.From, "name", j.Name, "error", err)
 		return wire.ExecTrailer{Class: chain.Status}
 	}
+	j.account = d.receipts.openForeign(j)
 	plan := walk.Plan{
 		Options: j.mine(), Rules: j.Chain.Rules(), Limits: d.cfg.Defaults, Stream: r.Stream, Budget: r.Budget.Duration(),
 		Needs: walk.Needs{Payload: int64(len(payload))}, Attempts: r.Attempts, Kinds: j.Kinds, Hooks: j.hooks(),
 	}
 	result := walk.Run(ctx, plan, d.standing, attempts{j}, func(a walk.Attempt, data [][]byte) error { return j.deliver(a, data, emit) })
+	j.account.close(statusOf(ctx, &result, nil))
 	t := j.trailer(&result)
 	j.count(t.Class)
 	d.cfg.Log.Info("ran work of a peer", "request_id", r.RequestID, "peer", j.From, "name", j.Name, "scope", r.Scope, "primitive", r.Primitive, "slot", r.Option,
@@ -122,14 +125,20 @@ func (j *job) Sign(t *wire.ExecTrailer) {
 		return
 	}
 	r := &j.Job.Request
-	says := receipt.Statement{TransactionID: r.TransactionID, Nonce: r.Nonce, SeekerDID: j.Seeker, AgentDID: j.Agent, RequestHash: r.RequestHash,
-		ResponseHash: j.answer.Hash(), TokenID: r.TokenID}
+	says := j.says()
 	signature, err := says.Sign(j.foreign.d.cfg.Key)
 	if err != nil { // of a device without a key, which runs nothing
 		j.foreign.d.cfg.Log.Error("a statement was not signed", "request_id", r.RequestID, "error", err)
 		return
 	}
 	t.ResponseHash, t.Signature = says.ResponseHash, []byte(signature)
+}
+
+// says is what this device states of what was sent so far.
+func (j *job) says() receipt.Statement {
+	r := &j.Job.Request
+	return receipt.Statement{TransactionID: r.TransactionID, Nonce: r.Nonce, SeekerDID: j.Seeker, AgentDID: j.Agent, RequestHash: r.RequestHash,
+		ResponseHash: j.answer.Hash(), TokenID: r.TokenID}
 }
 
 func (j *job) count(class chain.Class) {

@@ -26,8 +26,10 @@ type Joined struct {
 	Expires       chain.Instant      `cbor:"expires"`
 	Revocations   []byte             `cbor:"revocations,omitempty"` // the newest signed list
 	RevocationSeq uint64             `cbor:"revocation_seq,omitempty"`
-	Peers         []wire.PeerAddress `cbor:"peers,omitempty"`   // where the hub said that others are
-	Revoked       bool               `cbor:"revoked,omitempty"` // the membership was ended, by that list or by the hub's own refusal
+	Peers         []wire.PeerAddress `cbor:"peers,omitempty"`       // where the hub said that others are
+	Authority     string             `cbor:"authority,omitempty"`   // URL of the hub's authority services
+	Certificate   []byte             `cbor:"certificate,omitempty"` // SHA-256 of theirs, over DER
+	Revoked       bool               `cbor:"revoked,omitempty"`     // the membership was ended, by that list or by the hub's own refusal
 }
 
 // ended reports whether the kept list ends the kept membership.

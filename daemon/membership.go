@@ -54,11 +54,22 @@ func (d *Daemon) admit(j *Joined, w wire.Welcome) error {
 	if len(w.Topics) > 0 {
 		j.Topics = w.Topics
 	}
+	if w.Authority != "" {
+		j.Authority, j.Certificate = w.Authority, w.Certificate
+	}
 	keepPeers(j, w.Peers)
 	if len(w.Revocations) > 0 {
 		d.admitRevocations(j, w.Revocations)
 	}
 	return nil
+}
+
+// Authority gives where the hub's authority services are and the SHA-256 of their
+// certificate; "" while the hub has not said.
+func (d *Daemon) Authority() (url string, certificate []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.joined.Authority, d.joined.Certificate
 }
 
 // membership checks a membership that the hub sent for this device.
@@ -144,5 +155,6 @@ func sameJoined(a, b Joined) bool {
 	peers := slices.EqualFunc(a.Peers, b.Peers, func(x, y wire.PeerAddress) bool {
 		return x.Peer == y.Peer && slices.Equal(x.Addresses, y.Addresses)
 	})
-	return topics && peers && a.Revoked == b.Revoked && bytes.Equal(a.Membership, b.Membership) && bytes.Equal(a.Revocations, b.Revocations)
+	authority := a.Authority == b.Authority && bytes.Equal(a.Certificate, b.Certificate)
+	return topics && peers && authority && a.Revoked == b.Revoked && bytes.Equal(a.Membership, b.Membership) && bytes.Equal(a.Revocations, b.Revocations)
 }

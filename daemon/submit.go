@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/bind"
-	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -33,7 +33,7 @@ type handover struct {
 // statement is what an executor said of its answer, and what reached us.
 type statement struct {
 	peer      chain.PeerID
-	says      receipt.Statement // with the hash of what reached us
+	says      receipt.Statement // without the hash of the answer
 	claimed   string            // the hash that the executor names
 	signature string
 }
@@ -54,10 +54,10 @@ func (r *run) bind(o *chain.Option, except func(chain.PeerID) bool) (chain.PeerI
 func (r *run) prepare() bool {
 	h := &r.handover
 	if !h.made {
-		h.made, h.transaction = true, rand.Text()
+		h.made, h.transaction = true, r.account.receipt.TransactionID
 		h.payloadHash = sha256.Sum256(r.work.Body)
 		var err error
-		if h.requestHash, err = receipt.RequestHash(r.work.Body); err != nil {
+		if h.requestHash, err = r.account.requestHash(); err != nil {
 			r.daemon.cfg.Log.Info("a request without a canonical form is not handed on to peers", "request_id", r.work.ID, "error", err)
 		}
 	}
@@ -135,16 +135,9 @@ func (r *run) runAtPeer(ctx context.Context, a walk.Attempt, emit func(walk.Chun
 		defer close(watched)
 		d.watch(ctx, a.Peer, giveUp)
 	}()
-	answer := receipt.NewResponse(request.Primitive, request.Stream)
 	trailer, err := d.nodeNow().Exec(ctx, a.Peer, open, r.work.Body, func(data []byte, meaningful, more bool) error {
 		d.peers.Heard(a.Peer, 0, time.Now())
-		if err := emit(walk.Chunk{Data: data, Meaningful: meaningful, More: more}); err != nil {
-			return err
-		}
-		if len(data) > 0 { // after the caller has it
-			answer.Add(data)
-		}
-		return nil
+		return emit(walk.Chunk{Data: data, Meaningful: meaningful, More: more})
 	})
 	silent := errors.Is(context.Cause(ctx), errSilent)
 	over := ctx.Err() != nil
@@ -155,7 +148,7 @@ func (r *run) runAtPeer(ctx context.Context, a walk.Attempt, emit func(walk.Chun
 		if trailer.Class == chain.OK {
 			r.handover.statement = &statement{peer: a.Peer, claimed: trailer.ResponseHash, signature: string(trailer.Signature), says: receipt.Statement{
 				TransactionID: request.TransactionID, Nonce: request.Nonce, SeekerDID: request.Seeker, AgentDID: request.Agent,
-				RequestHash: request.RequestHash, ResponseHash: answer.Hash(), TokenID: request.TokenID}}
+				RequestHash: request.RequestHash, TokenID: request.TokenID}}
 		}
 		return r.told(&a, &trailer)
 	}
@@ -204,23 +197,25 @@ func (d *Daemon) watch(ctx context.Context, p chain.PeerID, giveUp context.Cance
 	}
 }
 
-// verify checks what the executor of the answer signed, once the answer is out.
-// The caller has it either way: what does not hold is an alarm, and counts
-// against the peer.
-func (r *run) verify() {
+// verify checks what the executor of the answer signed, once the answer is out,
+// and gives its part of the receipt. The caller has the answer either way: what
+// does not hold is an alarm, and counts against the peer.
+func (r *run) verify() *receipt.Executor {
 	s := r.handover.statement
 	if s == nil {
-		return
+		return nil
 	}
+	s.says.ResponseHash = r.account.answer.Hash() // of what reached the caller
 	err := s.says.Verify(s.peer, s.signature)
 	if err == nil && s.claimed != s.says.ResponseHash {
 		err = errors.New("it names another answer than the one that came")
 	}
 	if err == nil {
-		return
+		return &receipt.Executor{Nonce: s.says.Nonce, Signature: s.signature}
 	}
 	d := r.daemon
 	d.counts.unproven.Add(1)
 	d.cfg.Log.Error("alarm: a peer's statement about its answer does not hold", "request_id", r.work.ID, "peer", s.peer, "name", d.peers.Name(s.peer), "error", err)
 	d.peers.Observe(s.peer, bind.Work{Primitive: r.chain.Slot().Primitive, Option: r.answeredBy}, chain.BadAnswer, 0, time.Now())
+	return nil
 }

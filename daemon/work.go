@@ -75,8 +75,19 @@ func (d *Daemon) inForce(p chain.Primitive, of chain.Qualifier) (*chain.Chain, e
 	return c, nil
 }
 
-// Do runs one request of the edge: it walks the chain in force.
+// Do runs one request of the edge and accounts for it.
 func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (walk.Result, error) {
+	if d.receipts.full() {
+		return walk.Result{}, edge.Refuse(edge.SpoolFull, "too many receipts wait for the ledger; chordwheel status says why")
+	}
+	a := d.receipts.open(w)
+	result, err := d.walk(ctx, w, a, a.watch(deliver))
+	a.close(statusOf(ctx, &result, err))
+	return result, err
+}
+
+// walk runs one request: it walks the chain in force.
+func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, deliver walk.Deliver) (walk.Result, error) {
 	d.counts.total.Add(1)
 	d.begins()
 	defer d.ends()
@@ -99,7 +110,7 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 			return walk.Result{}, edge.Refuse(edge.ModelNotFound, "no model is called %q; there are %s", chain.Clip(w.Model), d.modelNames(c))
 		}
 	}
-	r := &run{daemon: d, chain: c, work: w, left: func() bool { return ctx.Err() != nil }, request: adapter.Request{ID: w.ID, Primitive: w.Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}
+	r := &run{daemon: d, chain: c, work: w, account: a, left: func() bool { return ctx.Err() != nil }, request: adapter.Request{ID: w.ID, Primitive: w.Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}
 	plan := walk.Plan{
 		Options: options, Rules: c.Rules(), Limits: d.cfg.Defaults, Stream: w.Stream, Budget: w.Budget.Within(c.Rules().Budgets),
 		Needs: walk.Needs{Payload: int64(len(w.Body))}, Hooks: r.hooks(direct),
@@ -112,7 +123,7 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 		d.whyNoPeer(c, result.Failures)
 	} else {
 		r.answeredBy = result.Option
-		r.verify()
+		r.account.executor = r.verify()
 	}
 	d.count(result)
 	d.evaluate(c, talk, result)
@@ -156,6 +167,7 @@ type run struct {
 	request adapter.Request
 	left    func() bool // the caller is gone
 
+	account    *account
 	handover   handover
 	extensions map[chain.OptionID][]byte // the signed extension that appended an option, for peers to see
 	answeredBy chain.OptionID
@@ -256,6 +268,7 @@ func (d *Daemon) runs(o *chain.Option) bool {
 // Run makes one attempt: at a peer for a slot, else with the adapter that the
 // option names.
 func (r *run) Run(ctx context.Context, a walk.Attempt, emit func(walk.Chunk) error) walk.Outcome {
+	r.account.tried(&a)
 	if a.Option.Kind == chain.Peer {
 		return r.runAtPeer(ctx, a, emit)
 	}
@@ -419,8 +432,12 @@ func (d *Daemon) Models() edge.Models {
 	return models
 }
 
-// Ready is nil when there is a chain that can be walked.
+// Ready is nil when there is a chain that can be walked, and what is done can be
+// accounted for.
 func (d *Daemon) Ready() error {
+	if err := d.receipts.ready(); err != nil {
+		return err
+	}
 	_, err := d.inForce(chain.LLMChat, chain.Qualifier{})
 	for _, c := range d.cfg.Chains.All() {
 		if err == nil {

@@ -80,7 +80,10 @@ func (h *Hub) hello(from chain.PeerID, q *wire.Hello) (wire.Welcome, error) {
 			h.log.Error("publishing after a visit failed", "device", d.Name, "error", err)
 		}
 	}
-	w.Revocations, w.Now, w.Scopes, w.MeshName, w.Authority = h.revokedBytes, chain.InstantOf(now), d.Scopes, h.cfg.Name, h.cfg.Authority
+	w.Revocations, w.Now, w.Scopes, w.MeshName = h.revokedBytes, chain.InstantOf(now), d.Scopes, h.cfg.Name
+	if h.cfg.Authority != nil {
+		w.Authority, w.Certificate = h.cfg.Authority()
+	}
 	w.Stay = !d.Metered && h.fleet.Count() <= smallMesh
 	w.Chains = h.available(d.Scopes)
 	introductions := maxIntroduced

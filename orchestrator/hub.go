@@ -42,7 +42,9 @@ type Config struct {
 	Log       *slog.Logger    // nil: nothing is logged
 	Version   string          // of the program
 	Name      string          // of the mesh, for people
-	Authority string          // URL of the authority services
+	// Authority gives the URL of the authority services and the SHA-256 of their
+	// certificate, for devices to pin; nil: there are none.
+	Authority func() (url string, certificate []byte)
 }
 
 // Hub is the orchestrator of one mesh. Its methods may be called from many

@@ -42,7 +42,7 @@ var (
 type Receipt struct {
 	TransactionID string
 	MessageID     string // see [MessageID]
-	SeekerDID     string // who signs
+	SeekerDID     string // who asked
 	AgentDID      string // who ran it last; "" if nobody was tried
 	Capability    string
 	RequestHash   string
@@ -82,6 +82,15 @@ func MessageID(transaction, role string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// Signer is the DID that a receipt has to be signed for: the seeker's, or the
+// agent's where that keeps the receipt of what it ran for a peer.
+func (r *Receipt) Signer() string {
+	if r.Executor != nil && r.MessageID == MessageID(r.TransactionID, RoleExec(r.Executor.Nonce)) {
+		return r.AgentDID
+	}
+	return r.SeekerDID
+}
+
 // ID names a receipt where it is one among many: in a spool, in a log.
 func (r *Receipt) ID() string { return r.TransactionID + "/" + r.MessageID }
 
@@ -115,7 +124,7 @@ func (r *Receipt) form() wireForm {
 // RFC 8785 form. It fails for members that no receipt has, wrapping [ErrReceipt],
 // and for a did:key that is another key's.
 func (r Receipt) Sign(key chain.Key) (Signed, error) {
-	if strings.HasPrefix(r.SeekerDID, "did:key:") && r.SeekerDID != key.PeerID().DID() {
+	if by := r.Signer(); strings.HasPrefix(by, "did:key:") && by != key.PeerID().DID() {
 		return Signed{}, fmt.Errorf("sign a receipt: %w: it is another device's", ErrReceipt)
 	}
 	f := r.form()
@@ -286,7 +295,7 @@ func aSignature(to *[]byte) func(string) error {
 	}
 }
 
-// Verify checks that one of keys, those that the seeker's DID stands for, signed
+// Verify checks that one of keys, those that [Receipt.Signer] stands for, signed
 // the receipt, and where an executor's statement is in it that the agent signed
 // that. Errors wrap [ErrSigned], or [ErrSignature] for the executor's.
 func (s *Signed) Verify(keys ...ed25519.PublicKey) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/audit"
 	"github.com/chordwheel/chordwheel/mesh"
 )
 
@@ -28,6 +29,7 @@ const (
 	hubMeshPort   = 7411
 	devMeshPort   = 7412
 	dashboardPort = 7400
+	authorityPort = 7443
 )
 
 // maxConfig bounds a config.yaml; real ones are below a kilobyte.
@@ -54,6 +56,14 @@ type deviceConfig struct {
 	DeviceID   string        `yaml:"device_id_file" env:"CHORDWHEEL_DEVICE_ID_FILE"`
 	ListAgents bool          `yaml:"list_agents" env:"EDGE_LIST_AGENTS"`
 
+	SpoolDir      string        `yaml:"spool_dir" env:"SPOOL_DIR"` // default: the data directory
+	SpoolAlert    int64         `yaml:"spool_alert" env:"SPOOL_ALERT"`
+	SpoolAlertAge time.Duration `yaml:"spool_alert_age" env:"SPOOL_ALERT_AGE"`
+	SpoolMax      int64         `yaml:"spool_max" env:"SPOOL_MAX"`
+	Backpressure  string        `yaml:"receipt_backpressure" env:"RECEIPT_BACKPRESSURE"`
+	LedgerURL     string        `yaml:"ledger_url" env:"LEDGER_URL"` // default: the hub's
+	TLSCA         string        `yaml:"tls_ca" env:"CHORDWHEEL_TLS_CA"`
+
 	Key         chain.Secret  `yaml:"-" env:"ORCH_API_KEY"`
 	ServiceKey  chain.Secret  `yaml:"-" env:"ORCH_SERVICE_TOKEN"` // an alias of Key
 	NextKey     chain.Secret  `yaml:"-" env:"ORCH_API_KEY_NEXT"`
@@ -72,6 +82,9 @@ type hubConfig struct {
 	Hosts   []string `yaml:"hosts" env:"CHORDWHEEL_HOSTS"`
 	Origins []string `yaml:"origins" env:"CHORDWHEEL_ORIGINS"`
 	Log     string   `yaml:"log" env:"CHORDWHEEL_LOG"`
+
+	Authority    string `yaml:"authority" env:"CHORDWHEEL_AUTHORITY"`
+	AuthorityURL string `yaml:"authority_url" env:"CHORDWHEEL_AUTHORITY_URL"` // what devices are told; default: worked out
 }
 
 // defaultDevice is what holds for device i of `up`, and with i = 0 for
@@ -81,11 +94,12 @@ func defaultDevice(i int, host string) deviceConfig {
 		Edge: fmt.Sprintf("127.0.0.1:%d", edgePort+10*i), Admin: fmt.Sprintf("127.0.0.1:%d", adminPort+10*i),
 		Listen: meshAddresses(host, devMeshPort+10*i), MDNS: true, Log: "info", Builtin: true, KeyRing: "file", Explore: true,
 		ConnectWait: 5 * time.Second, FirstOutput: time.Minute, Total: 5 * time.Minute,
+		SpoolAlert: 1000, SpoolAlertAge: 15 * time.Minute, SpoolMax: 100000, Backpressure: "off",
 	}
 }
 
 func defaultHub(host string) hubConfig {
-	return hubConfig{Web: fmt.Sprintf("127.0.0.1:%d", dashboardPort), Listen: meshAddresses(host, hubMeshPort), Log: "info"}
+	return hubConfig{Web: fmt.Sprintf("127.0.0.1:%d", dashboardPort), Authority: fmt.Sprintf("%s:%d", host, authorityPort), Listen: meshAddresses(host, hubMeshPort), Log: "info"}
 }
 
 func meshAddresses(host string, port int) []string {
@@ -242,11 +256,32 @@ func (c *deviceConfig) validate() error {
 			wrong = append(wrong, d.name+" must be a duration above 0 and at most 24h, such as 60s")
 		}
 	}
+	wrong = append(wrong, c.wrongReceipts()...)
 	return oneLine(wrong)
 }
 
+// wrongReceipts checks what says where receipts wait, and who takes them.
+func (c *deviceConfig) wrongReceipts() (wrong []string) {
+	if c.SpoolAlert < 1 || c.SpoolMax < 1 {
+		wrong = append(wrong, "SPOOL_ALERT and SPOOL_MAX must be 1 or more")
+	}
+	if c.SpoolAlertAge < time.Second {
+		wrong = append(wrong, "SPOOL_ALERT_AGE must be a duration of at least 1s, such as 15m")
+	}
+	if c.Backpressure != "on" && c.Backpressure != "off" {
+		wrong = append(wrong, fmt.Sprintf("RECEIPT_BACKPRESSURE %q must be on or off", chain.Clip(c.Backpressure)))
+	}
+	if c.LedgerURL != "" {
+		if err := (audit.Target{URL: c.LedgerURL}).Check(); err != nil {
+			wrong = append(wrong, "LEDGER_URL: "+err.Error())
+		}
+	}
+	return wrong
+}
+
 func (c *hubConfig) validate() error {
-	wrong := append(wrongAddress("web", c.Web), wrongListen(c.Listen)...)
+	wrong := append(wrongAddress("web", c.Web), wrongAddress("authority", c.Authority)...)
+	wrong = append(wrong, wrongListen(c.Listen)...)
 	wrong = append(wrong, wrongLevel(c.Log)...)
 	return oneLine(wrong)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/adapter"
 	"github.com/chordwheel/chordwheel/daemon/adapter/builtin"
 	"github.com/chordwheel/chordwheel/daemon/adapter/openai"
+	"github.com/chordwheel/chordwheel/daemon/audit"
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/mesh/wire"
@@ -28,6 +29,7 @@ import (
 	"github.com/chordwheel/chordwheel/store"
 	"github.com/chordwheel/chordwheel/store/datadir"
 	"github.com/chordwheel/chordwheel/store/keyring"
+	"github.com/chordwheel/chordwheel/store/spool"
 )
 
 // drain is how long requests in work may take to end after a signal.
@@ -61,6 +63,8 @@ type device struct {
 	peer     chain.PeerID
 	upstream *openai.Adapter
 	ring     *keyring.Ring
+	spool    *spool.Spool
+	ledger   *audit.Client
 
 	edgeListener, adminListener, socket net.Listener
 	admin, control                      *http.Server
@@ -158,12 +162,16 @@ func openDevice(o deviceOptions) (d *device, err error) {
 	if err != nil {
 		return nil, usage("%w", err)
 	}
+	if err := d.openReceipts(); err != nil {
+		return nil, err
+	}
 	d.upstream = openai.New(openai.Config{ConnectTimeout: o.config.ConnectWait, Log: o.log})
 	d.Daemon, err = daemon.New(daemon.Config{
 		Key: key, DeviceID: d.id, Name: o.config.Name, Version: version, Metered: o.config.Metered, Explore: o.config.Explore && !o.config.Metered,
 		Chains: chains, Marks: marks, State: d.dir, Keys: keys{d.ring}, Adapters: map[string]adapter.Adapter{"openai": d.upstream, "builtin": builtin.Adapter{}},
 		Locals: locals, Defaults: chain.Limits{FirstOutput: chain.MillisOf(o.config.FirstOutput), Idle: chain.MillisOf(time.Minute), Total: chain.MillisOf(o.config.Total)},
 		Sharing: policy, Sensors: newSensors(o.config.Metered),
+		Spool: d.spool, Ledger: d.ledger, Backpressure: o.config.Backpressure == "on",
 		Connect: connector(key, o), Log: o.log, Random: newRandom(),
 	})
 	if err != nil {
@@ -387,6 +395,10 @@ func (d *device) release() error {
 	var errs []error
 	if d.upstream != nil {
 		d.upstream.Close()
+	}
+	if d.spool != nil {
+		errs = append(errs, d.spool.Close())
+		d.ledger.Close()
 	}
 	if d.db != nil {
 		errs = append(errs, d.db.Close())

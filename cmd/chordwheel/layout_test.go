@@ -76,7 +76,7 @@ var layout = []row{
 	},
 	{
 		packages: []string{"chain/receipt"},
-		ours:     []string{"chain"},
+		ours:     []string{"chain", "chain/merkle"},
 		others:   join(vocabulary, []string{jcs}),
 		direct:   join(sockets, files), deep: machinery, pure: true,
 		why: "what is said of work is bytes, hashes and signatures: whoever makes, takes or audits a receipt means the same ones",
@@ -160,6 +160,12 @@ var layout = []row{
 		ours:     []string{"chain/...", "mesh/wire", "mesh/member", "mesh/chord", "daemon/sharing"},
 		direct:   join(sockets, []string{libp2p, multi, bbolt}), deep: []string{"net/http", bbolt},
 		why: "the device's decisions are taken without a transport: where one is needed, it is an interface declared here",
+	},
+	{
+		packages: []string{"daemon/audit"},
+		ours:     []string{"chain/...", "store/spool"},
+		direct:   join([]string{libp2p, multi, bbolt}, files), deep: []string{bbolt},
+		why: "it speaks to a ledger, hub or not, and keeps nothing: lines wait in the spool",
 	},
 	{
 		packages: []string{"daemon/edge", "daemon/token", "daemon/snapshot", "daemon/control", "daemon/adapter/..."},

@@ -61,6 +61,9 @@ func (a *app) writeStatus(w io.Writer, s control.Status, now time.Time) {
 		field("sharing", line)
 	}
 	field("for others", foreignLine(s.Foreign))
+	if s.Receipts != nil {
+		field("receipts", a.receiptsLine(*s.Receipts, now))
+	}
 	field("can", join(s.Capabilities))
 	fmt.Fprintln(w)
 	var chains [][]string

@@ -168,6 +168,9 @@ func (u *upRun) openDevice(i int, locals []wire.LocalOption) (*device, error) {
 	if err := load(&config, dir, u.environ); err != nil {
 		return nil, usage("%w", err)
 	}
+	if config.SpoolDir != "" {
+		config.SpoolDir = filepath.Join(config.SpoolDir, name) // one for each device
+	}
 	if slices.Equal(config.Listen, defaultDevice(i, u.host).Listen) {
 		config.Listen = meshAddresses(u.host, meshPort(u.host, devMeshPort+10*i, u.err))
 	}

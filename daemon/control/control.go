@@ -72,6 +72,20 @@ type Status struct {
 	Requests     Requests           `json:"requests"`
 	Traffic      []Traffic          `json:"traffic,omitempty"`
 	Foreign      Foreign            `json:"foreign"`
+	Receipts     *Receipts          `json:"receipts,omitempty"` // nil: none are kept
+}
+
+// Receipts is what became of the receipts of finished requests.
+type Receipts struct {
+	Waiting   int64      `json:"waiting"`              // for the ledger
+	Oldest    *time.Time `json:"oldest,omitempty"`     // when the first of those was made
+	Pending   int64      `json:"pending"`              // made and not on disk yet
+	Sent      int64      `json:"sent"`                 // taken by the ledger since the start
+	Rejected  int64      `json:"rejected"`             // set aside since the start: it called them invalid
+	Lost      int        `json:"lost"`                 // requests that were open when the last run ended, without a receipt
+	Writable  bool       `json:"writable"`             // the disk takes them
+	Fault     string     `json:"fault,omitempty"`      // why it does not
+	LastError string     `json:"last_error,omitempty"` // why the ledger did not take the last one
 }
 
 // Foreign is the work of other devices that this one runs, since the start.

@@ -57,6 +57,7 @@ type Work struct {
 	ID        string // request_id of headers, errors and logs
 	Primitive chain.Primitive
 	Body      []byte // llm.*: the chat completion request, byte for byte; else the body of the work call as it came. Never reused by the edge
+	Received  []byte // the body as it came, where Body was made of it; nil where it is Body. Kept as Body is
 	Model     string // llm.*: the name the caller asked for; "" for other primitives
 	Stream    bool   // the answer goes out event by event
 	Usage     bool   // the caller asked for the usage event

@@ -104,7 +104,7 @@ func (x *exchange) doWork(primitive string) *Refusal {
 		if err != nil {
 			return asRefusal(err)
 		}
-		w.Model, w.Body = model, payload
+		w.Model, w.Body, w.Received = model, payload, w.Body
 		return nil
 	}
 	return x.work(w, read, func(*Work) walk.Deliver { return x.deliverOutput })
