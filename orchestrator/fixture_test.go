@@ -143,10 +143,12 @@ func (b bucket) PutAll(records map[string]any) error {
 	return nil
 }
 
-func (b bucket) Delete(key string) error {
+func (b bucket) Delete(keys ...string) error {
 	b.d.mu.Lock()
 	defer b.d.mu.Unlock()
-	delete(b.d.buckets[b.name], key)
+	for _, key := range keys {
+		delete(b.d.buckets[b.name], key)
+	}
 	return b.d.fail
 }
 

@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -219,5 +220,43 @@ func TestLearningOutlivesACrash(t *testing.T) {
 		a.rig = r2
 		a.marks = map[chain.Slot]chain.Mark{}
 		wantOrder(t, a.order(home), "beta/small", "alpha/small")
+	})
+}
+
+// TestOldBodiesLeaveTheDisk: a hub that runs for a year publishes a great many, and
+// keeps those that a device may still walk.
+func TestOldBodiesLeaveTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, declared))
+		d := r.joined("a", "key:alpha", "key:beta")
+		priced := func(i int) string {
+			return strings.Replace(declared, "input_per_mtok: 0.1", fmt.Sprintf("input_per_mtok: 0.%d", 101+i), 1)
+		}
+		for i := range 40 {
+			if err := r.Reload(t.Context(), parsed(t, priced(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.order(home)
+		was := d.marks[home]
+		kept := func() int {
+			r.disk.mu.Lock()
+			defer r.disk.mu.Unlock()
+			return len(r.disk.buckets["hub-bodies"])
+		}
+		if n := kept(); n < 40 {
+			t.Fatalf("only %d bodies were published", n)
+		}
+		time.Sleep(11 * time.Minute)
+		if n := kept(); n > 2 {
+			t.Errorf("%d bodies are kept for one chain", n)
+		}
+		r.stop()
+		r = start(t, r.disk, parsed(t, priced(39)))
+		d.rig = r
+		d.order(home)
+		if now := d.marks[home]; now.Seq != was.Seq || now.Body != was.Body {
+			t.Errorf("mark %+v after %+v", now, was)
+		}
 	})
 }

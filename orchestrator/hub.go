@@ -233,6 +233,7 @@ func (h *Hub) lookOverAll() {
 		h.log.Error("publishing failed", "error", err)
 	}
 	h.keepEditions()
+	h.dropBodies()
 }
 
 // ask runs f when it is the caller's turn and gives what it returned. It runs on
@@ -306,17 +307,25 @@ func (h *Hub) CatalogueRefused(ctx context.Context, why string) error {
 	return err
 }
 
-// keepLearned writes what changed since the last time, in one sync.
+// keepLearned writes what changed since the last time, in one sync or two.
 func (h *Hub) keepLearned() error {
 	dirty := h.book.Dirty()
 	if len(dirty) == 0 {
 		return nil
 	}
-	records := make(map[string]any, len(dirty))
+	records, gone := make(map[string]any, len(dirty)), []string(nil)
 	for key, b := range dirty {
-		records[key] = b
+		if b == nil {
+			gone = append(gone, key)
+		} else {
+			records[key] = b
+		}
 	}
-	err := h.cfg.Storage.Bucket(bucketLearned).PutAll(records)
+	bucket := h.cfg.Storage.Bucket(bucketLearned)
+	err := bucket.PutAll(records)
+	if err == nil && len(gone) > 0 {
+		err = bucket.Delete(gone...)
+	}
 	if err != nil {
 		h.book.Unkept(dirty)
 	}

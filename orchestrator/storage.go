@@ -20,7 +20,7 @@ import (
 // returns when it is durable. Package store has one.
 type Bucket interface {
 	PutAll(records map[string]any) error
-	Delete(key string) error
+	Delete(keys ...string) error
 	Each(f func(key string, decode func(v any) error) error) error
 }
 
@@ -222,22 +222,44 @@ func (h *Hub) loadEditions() error {
 			return nil
 		}),
 	)
+	var gone []string
 	for cid := range bodies {
 		if !h.kept[cid] {
-			err = errors.Join(err, h.bodies.Delete(cid.String()))
+			gone = append(gone, cid.String())
 		}
+	}
+	if len(gone) > 0 {
+		err = errors.Join(err, h.bodies.Delete(gone...))
 	}
 	return err
 }
 
+// dropBodies takes those off the disk that no device may walk any more.
+func (h *Hub) dropBodies() {
+	var gone []string
+	for cid := range h.kept {
+		if h.press.Body(cid) == nil {
+			gone = append(gone, cid.String())
+			delete(h.kept, cid) // should it come back it is written again
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	if err := h.bodies.Delete(gone...); err != nil {
+		h.log.Warn("bodies of chains that nobody walks any more stay on the disk until the next start", "error", err)
+	}
+}
+
 // keepEditions makes what was published survive a restart, before a head of it is
-// signed: bodies first, then who has them, two writes for however many. Losing it
+// signed: bodies first, then who has them, a few writes for however many. Losing it
 // costs new sequence numbers and nothing else.
 func (h *Hub) keepEditions() {
 	if len(h.unkept) == 0 {
 		return
 	}
 	bodies, editions := map[string]any{}, map[string]any{}
+	var gone []string
 	var errs []error
 	for scope := range h.unkept {
 		all := map[chain.Primitive]edition{}
@@ -254,7 +276,7 @@ func (h *Hub) keepEditions() {
 			}
 		}
 		if len(all) == 0 {
-			errs = append(errs, h.editions.Delete(string(scope)))
+			gone = append(gone, string(scope))
 			continue
 		}
 		editions[string(scope)] = all
@@ -264,6 +286,9 @@ func (h *Hub) keepEditions() {
 	}
 	if len(editions) > 0 {
 		errs = append(errs, h.editions.PutAll(editions))
+	}
+	if len(gone) > 0 {
+		errs = append(errs, h.editions.Delete(gone...))
 	}
 	if err := errors.Join(errs...); err != nil {
 		clear(h.kept)

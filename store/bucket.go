@@ -83,11 +83,18 @@ func (b *Bucket) Get(key string, v any) (bool, error) {
 	return true, nil
 }
 
-// Delete removes what is stored under key, if anything.
-func (b *Bucket) Delete(key string) error {
+// Delete removes what is stored under keys, if anything: all of it or, after an
+// error, nothing. It costs one sync however many there are.
+func (b *Bucket) Delete(keys ...string) error {
 	err := b.s.update(func(tx *bbolt.Tx) error {
-		if bucket := tx.Bucket([]byte(b.name)); bucket != nil {
-			return bucket.Delete([]byte(key))
+		bucket := tx.Bucket([]byte(b.name))
+		if bucket == nil {
+			return nil
+		}
+		for _, key := range keys {
+			if err := bucket.Delete([]byte(key)); err != nil {
+				return err
+			}
 		}
 		return nil
 	})

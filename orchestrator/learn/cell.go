@@ -1,9 +1,11 @@
 package learn
 
 import (
+	"cmp"
 	"hash/fnv"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -157,6 +159,36 @@ func (b *Book) makeRoom(r *Record, id uint64, since uint32, stale chain.Instant)
 	}
 	b.drop(r, youngest)
 	return true
+}
+
+// giveUp makes room where all of the book is taken, for the sake of one key: an
+// eighth of the records go, first those that the fewest devices speak of, then those
+// of which nobody spoke for the longest time. Names of options are the devices' to
+// choose; whoever makes up names without end loses those first.
+func (b *Book) giveUp(except Key) {
+	type standing struct {
+		key    Key
+		cells  int
+		newest chain.Instant
+	}
+	list := make([]standing, 0, len(b.records))
+	for k, r := range b.records {
+		s := standing{key: k, cells: len(r.cells)}
+		for i := range r.cells {
+			s.newest = max(s.newest, r.cells[i].newest())
+		}
+		if k != except {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b standing) int {
+		return cmp.Or(cmp.Compare(a.cells, b.cells), cmp.Compare(a.newest, b.newest), strings.Compare(a.key.String(), b.key.String()))
+	})
+	for _, s := range list[:(len(list)+7)/8] {
+		b.cells -= s.cells
+		delete(b.records, s.key)
+		b.dirty[s.key] = true
+	}
 }
 
 func (b *Book) drop(r *Record, i int) {

@@ -102,11 +102,12 @@ func (t Batch) cell(k Key, at time.Time) (*Record, *cell) {
 	r := b.records[k]
 	if r == nil {
 		if len(b.records) >= maxRecords || b.cells >= maxCells {
-			b.Ignored++
-			return nil, nil
+			b.giveUp(k)
 		}
 		r = &Record{Key: k}
 		b.records[k] = r
+	} else if b.cells >= maxCells {
+		b.giveUp(k)
 	}
 	c := b.room(r, t.id, t.by.Since, t.now)
 	if c == nil {

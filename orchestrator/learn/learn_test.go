@@ -453,7 +453,7 @@ func TestBounded(t *testing.T) {
 	for i := range maxRecords + 10 {
 		b.Batch(old(0), now).Count(Key{chain.LLMChat, chain.OptionID(fmt.Sprint(i))}, 1, 0, now)
 	}
-	if n, _ := b.Len(); n > maxRecords || b.Ignored == 0 {
+	if n, _ := b.Len(); n > maxRecords {
 		t.Errorf("%d records, %d ignored", n, b.Ignored)
 	}
 	for i := range maxSegments + 10 {
@@ -463,5 +463,40 @@ func TestBounded(t *testing.T) {
 	}
 	if len(b.segments) > maxSegments {
 		t.Errorf("%d segments", len(b.segments))
+	}
+}
+
+// TestEndlessNames: a member may name options without end. What many devices speak
+// of stays known, and what is new still finds room.
+func TestEndlessNames(t *testing.T) {
+	b := NewBook()
+	for i := range 8 {
+		b.Batch(old(i), now).Count(key, 9, 1, now)
+	}
+	liar := b.Batch(old(99), now)
+	for i := range maxRecords + 10 {
+		liar.Count(Key{chain.LLMChat, chain.OptionID(fmt.Sprint("local/x", i))}, 1, 0, now)
+	}
+	fresh := Key{chain.LLMChat, "alpha/new"}
+	b.Batch(old(0), now.Add(time.Minute)).Count(fresh, 3, 0, now.Add(time.Minute))
+	for _, k := range []Key{key, fresh} {
+		if good, _ := b.Totals(k); good == 0 {
+			t.Errorf("nothing is known of %s", k)
+		}
+	}
+	records, cells := b.Len()
+	sum, kept, gone := 0, 0, 0
+	for _, r := range b.records {
+		sum += len(r.cells)
+	}
+	for _, bytes := range b.Dirty() {
+		if bytes == nil {
+			gone++
+		} else {
+			kept++
+		}
+	}
+	if records > maxRecords || sum != cells || kept != records || gone == 0 {
+		t.Errorf("%d records, %d cells counted as %d, %d to keep, %d to take off the disk", records, sum, cells, kept, gone)
 	}
 }

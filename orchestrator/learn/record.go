@@ -28,11 +28,14 @@ const (
 )
 
 // Dirty gives the records that changed since the last call, by key, in their form
-// for the store.
+// for the store; nil for one that was given up and is to be deleted there.
 func (b *Book) Dirty() map[string][]byte {
 	out := make(map[string][]byte, len(b.dirty))
 	for k := range b.dirty {
-		out[k.String()] = b.encode(b.records[k])
+		out[k.String()] = nil
+		if r := b.records[k]; r != nil {
+			out[k.String()] = b.encode(r)
+		}
 	}
 	clear(b.dirty)
 	return out
@@ -41,7 +44,7 @@ func (b *Book) Dirty() map[string][]byte {
 // Unkept marks records again that could not be kept.
 func (b *Book) Unkept(keys map[string][]byte) {
 	for name := range keys {
-		if k, ok := parseKey(name); ok && b.records[k] != nil {
+		if k, ok := parseKey(name); ok {
 			b.dirty[k] = true
 		}
 	}

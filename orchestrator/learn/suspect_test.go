@@ -58,3 +58,49 @@ func TestSuspect(t *testing.T) {
 		t.Errorf("%d devices are remembered", n)
 	}
 }
+
+// TestSybilsDoNotMark: who joined just now has a small voice beside members of long
+// standing, in the mark as in the estimates. Where all are young, all are heard.
+func TestSybilsDoNotMark(t *testing.T) {
+	young := func(i int, age time.Duration) Reporter {
+		by := old(i)
+		by.Since = chain.InstantOf(now.Add(-age))
+		return by
+	}
+	for _, c := range []struct {
+		name   string
+		failed []Reporter
+		want   bool
+	}{
+		{"three that enrolled just now", []Reporter{young(91, 0), young(92, 0), young(93, 0)}, false},
+		{"ten that did", []Reporter{young(91, 0), young(92, 0), young(93, 0), young(94, 0), young(95, 0), young(96, 0), young(97, 0), young(98, 0), young(99, 0), young(90, 0)}, false},
+		{"three old ones", []Reporter{old(1), old(2), old(3)}, true},
+		{"an old one and two new", []Reporter{old(1), young(91, 0), young(92, 0)}, true},
+		{"ten of a day", []Reporter{young(91, 24*time.Hour), young(92, 24*time.Hour), young(93, 24*time.Hour), young(94, 24*time.Hour), young(95, 24*time.Hour),
+			young(96, 24*time.Hour), young(97, 24*time.Hour), young(98, 24*time.Hour), young(99, 24*time.Hour), young(90, 24*time.Hour)}, true},
+	} {
+		b := NewBook()
+		for i := range 5 { // they used it well, some hours ago
+			b.Batch(old(i), now).Last(key, true, now.Add(-3*time.Hour))
+		}
+		for _, by := range c.failed {
+			b.Batch(by, now).Last(key, false, now)
+		}
+		if _, _, got := b.Suspect(key, now); got != c.want {
+			t.Errorf("%s: suspect %v", c.name, got)
+		}
+		b.Batch(old(7), now).Last(key, true, now)
+		b.Batch(old(8), now).Last(key, true, now)
+		b.Batch(old(9), now).Last(key, true, now)
+		if _, _, got := b.Suspect(key, now); got && c.failed[0].Since != old(0).Since {
+			t.Errorf("%s: and three old ones succeed", c.name)
+		}
+	}
+	b := NewBook()
+	for i := range 3 {
+		b.Batch(young(i, time.Minute), now).Last(key, false, now)
+	}
+	if _, _, got := b.Suspect(key, now); !got {
+		t.Error("a young fleet sees no outage")
+	}
+}
