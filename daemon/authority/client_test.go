@@ -1,0 +1,177 @@
+package authority
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestURLs(t *testing.T) {
+	for _, base := range []string{"https://hub.example", "https://hub.example:7443/x/", "https://[2001:db8::1]:1", "http://127.0.0.1:7443", "http://[::1]:1", "http://192.168.1.7", "http://localhost:80", "http://nas.local", "http://hub"} {
+		c, err := New(base, Options{})
+		if err != nil {
+			t.Errorf("%s: %v", base, err)
+			continue
+		}
+		if o := c.Origin(); strings.Count(o, "/") != 2 || !strings.HasPrefix(base, o) {
+			t.Errorf("%s: origin %s", base, o)
+		}
+	}
+	for _, base := range []string{"", "hub.example", "ftp://hub.example", "http://hub.example", "http://93.184.215.14", "https://", "https://user:pw@hub.example", "https://hub.example?x=1", "https://hub.example#x", "http://localhost.evil.example"} {
+		if _, err := New(base, Options{}); !errors.Is(err, ErrURL) {
+			t.Errorf("%s: %v", base, err)
+		}
+	}
+	for _, pin := range []string{"abc", strings.Repeat("0", 62), strings.Repeat("g", 64)} {
+		if _, err := New("https://hub.example", Options{Pin: pin}); err == nil {
+			t.Errorf("pin %q", pin)
+		}
+	}
+}
+
+func TestNear(t *testing.T) {
+	for ip, want := range map[string]bool{"127.0.0.1": true, "::1": true, "10.1.2.3": true, "fe80::1": true, "::ffff:192.168.1.1": true, "1.1.1.1": false, "0.0.0.0": false, "2606:4700::1": false, "100.64.0.1": false} {
+		if got := nearAddr(netip.MustParseAddr(ip)); got != want {
+			t.Errorf("%s: %v", ip, got)
+		}
+	}
+}
+
+// serve starts a TLS server, and gives its address and pin.
+func serve(t *testing.T, h http.HandlerFunc, version uint16) (base, pin string, roots *x509.CertPool) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.TLS = &tls.Config{MaxVersion: version}
+	s.Config.ErrorLog = nil
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	sum := sha256.Sum256(s.Certificate().Raw)
+	roots = x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	return s.URL, hex.EncodeToString(sum[:]), roots
+}
+
+func ask(t *testing.T, base string, o Options, path string, limit int64) (Answer, error) {
+	t.Helper()
+	c, err := New(base, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return c.Do(t.Context(), http.MethodGet, path, nil, nil, limit)
+}
+
+func TestTLS(t *testing.T) {
+	ok := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }
+	base, pin, roots := serve(t, ok, tls.VersionTLS13)
+	_, otherPin, _ := strings.Cut(pin, pin[:2])
+	for name, o := range map[string]Options{"pinned": {Pin: pin}, "pinned in capitals": {Pin: strings.ToUpper(pin)}, "vouched for": {Roots: roots}} {
+		if a, err := ask(t, base, o, "/", 10); err != nil || string(a.Body) != "ok" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := ask(t, base, Options{Pin: "00" + otherPin}, "/", 10); !errors.Is(err, ErrPin) {
+		t.Error("another pin:", err)
+	}
+	if _, err := ask(t, base, Options{}, "/", 10); err == nil {
+		t.Error("a certificate that nobody vouches for")
+	}
+	if _, err := ask(t, base, Options{Pin: pin, Roots: x509.NewCertPool()}, "/", 10); err != nil {
+		t.Error("with a pin no authority counts:", err)
+	}
+	old, oldPin, _ := serve(t, ok, tls.VersionTLS12)
+	if _, err := ask(t, old, Options{Pin: oldPin}, "/", 10); err == nil {
+		t.Error("TLS 1.2")
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	hits := 0
+	base, pin, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		hits++
+		switch r.URL.Path {
+		case "/x/moved":
+			http.Redirect(w, r, "/x/ok", http.StatusFound)
+		case "/x/large":
+			_, _ = w.Write(make([]byte, 100))
+		case "/x/gzip":
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			_, _ = z.Write(bytes.Repeat([]byte{0}, 1<<20))
+			_ = z.Close()
+		case "/x/headers":
+			w.Header().Set("X-Long", strings.Repeat("x", 32<<10))
+		case "/x/cut":
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("half"))
+		}
+	}, tls.VersionTLS13)
+	base, o := base+"/x/", Options{Pin: pin}
+	if a, err := ask(t, base, o, "/moved", 100); err != nil || a.Status != http.StatusFound || hits != 1 {
+		t.Error("a redirect was followed", a.Status, err, hits)
+	}
+	if _, err := ask(t, base, o, "/large", 99); !errors.Is(err, ErrLarge) {
+		t.Error(err)
+	}
+	if a, err := ask(t, base, o, "/large", 100); err != nil || len(a.Body) != 100 {
+		t.Error(err)
+	}
+	for _, path := range []string{"/gzip", "/headers", "/cut"} {
+		if _, err := ask(t, base, o, path, 2<<20); err == nil {
+			t.Error(path)
+		}
+	}
+}
+
+// The context's time counts for the body too.
+func TestASlowBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New("https://hub.example", Options{Transport: dripping{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		start := time.Now()
+		if _, err := c.Do(ctx, http.MethodGet, "/", nil, nil, 1<<20); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 16*time.Second {
+			t.Error(err, time.Since(start))
+		}
+	})
+}
+
+// dripping answers with one byte a second.
+type dripping struct{}
+
+func (dripping) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: drip{r.Context()}, Request: r}, nil
+}
+
+type drip struct{ ctx context.Context }
+
+func (d drip) Read(b []byte) (int, error) {
+	select {
+	case <-d.ctx.Done():
+		return 0, d.ctx.Err()
+	case <-time.After(time.Second):
+		return copy(b, "x"), nil
+	}
+}
+
+func (drip) Close() error { return nil }
