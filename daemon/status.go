@@ -12,6 +12,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/bind"
 	"github.com/chordwheel/chordwheel/daemon/control"
+	"github.com/chordwheel/chordwheel/daemon/sharing"
 )
 
 // Status gives the device as it is now. The fields that only the wiring knows
@@ -56,8 +57,9 @@ func (d *Daemon) Status() control.Status {
 		s.Ready = true
 	}
 	if isJoined && !s.Hub.Reachable {
-		s.Problems = append(s.Problems, "the hub is out of reach; cached chains stay in force until they expire")
+		s.Problems = append(s.Problems, "the hub is out of reach; cached chains stay in force until they expire: chordwheel netcheck says where it was looked for")
 	}
+	s.Problems = append(s.Problems, troubles(&s, now)...)
 	if held := d.cfg.Chains.Get(chain.Slot{Scope: d.scope(), Primitive: chain.LLMChat}); held != nil && visit.whyNone != "" {
 		s.Problems = append(s.Problems, "the hub offers no chain for chat any more; the last one stays in force until it expires: "+visit.whyNone)
 	}
@@ -66,6 +68,52 @@ func (d *Daemon) Status() control.Status {
 	}
 	s.Problems = append(s.Problems, twins...)
 	return s
+}
+
+// troubles names what keeps the device from its whole work, and is seen in the
+// rest of s.
+func troubles(s *control.Status, now time.Time) (list []string) {
+	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	for _, c := range s.Chains {
+		switch {
+		case c.Expired:
+			say("the chain of %s %s has expired and is not used any more: it is fetched with the next visit to the hub", c.Scope, c.Primitive)
+		case c.Stale:
+			say("the chain of %s %s is older than it should be; it stays in force until %s", c.Scope, c.Primitive, c.Expires.UTC().Format(time.DateTime+"Z"))
+		}
+	}
+	switch off := notSharing(s.Foreign.Sharing); {
+	case strings.HasPrefix(off, sharing.Paused):
+		say("no work is done for other devices: %s; go on with: chordwheel resume", off)
+	case off == sharing.IsOff:
+		say("no work is done for other devices: %s in this device's config.yaml", off)
+	}
+	for _, scope := range s.Foreign.Sharing {
+		if scope.On && s.Foreign.Running >= scope.Jobs {
+			say("all %d places for work of other devices are taken; more is refused: sharing.jobs in config.yaml", scope.Jobs)
+			break
+		}
+	}
+	if n := s.Requests.Dropped; n > 0 {
+		say("%d measurements did not fit into the reports to the hub", n)
+	}
+	if n := s.Requests.Unproven; n > 0 {
+		say("%d answers of peers did not match what those peers signed: the log names them", n)
+	}
+	return list
+}
+
+// notSharing gives the reason why nothing is shared in any scope, if there is
+// one for all.
+func notSharing(all []control.Sharing) string {
+	why := ""
+	for _, s := range all {
+		if s.On || why != "" && why != s.Why {
+			return ""
+		}
+		why = s.Why
+	}
+	return why
 }
 
 func moment(t time.Time) *time.Time {

@@ -32,3 +32,30 @@ func TestTwinsAreAProblem(t *testing.T) {
 		}
 	})
 }
+
+// What keeps a device from its whole work stands among its problems.
+func TestTroublesAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := beside(t, withSlot)
+		expect := func(step, want string) {
+			t.Helper()
+			all := strings.Join(b.Status().Problems, "\n")
+			if want == "" && all != "" || !strings.Contains(all, want) {
+				t.Errorf("%s: %q, want %q", step, all, want)
+			}
+		}
+		expect("all is well", "")
+		if err := b.Pause(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		expect("paused", "sharing is paused; go on with: chordwheel resume")
+		if err := b.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		expect("resumed", "")
+		b.hub.set(true)
+		expect("the hub is away", "chordwheel netcheck says where it was looked for")
+		time.Sleep(2 * time.Hour)
+		expect("for two hours", "is older than it should be; it stays in force until")
+	})
+}

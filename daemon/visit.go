@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
@@ -303,6 +304,9 @@ func (d *Daemon) greet(ctx context.Context, node Node) (wire.Welcome, error) {
 	welcome, err := within(ctx, node.Hello, hello)
 	if err == nil {
 		d.compareClocks(began, welcome.Now)
+		if welcome.Twin {
+			d.cloned(mesh.Clone{Kind: mesh.SameIdentity, Peer: d.cfg.Key.PeerID(), ID: d.cfg.DeviceID, Name: d.cfg.Name})
+		}
 	}
 	if err != nil {
 		d.stopIfRevoked(joined.Membership, err)

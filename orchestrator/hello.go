@@ -39,11 +39,14 @@ func (h *Hub) Hello(ctx context.Context, from chain.PeerID, q wire.Hello) (wire.
 			kind = "enrol"
 		}
 		w, err := h.hello(from, &q)
-		op := Operation{Kind: kind, Peer: from, Device: q.Name, Bytes: size(&w)}
-		if err == nil && h.fleet.Twice(from, q.BootID) {
-			op.Detail = "an older run is back: two programs run with this identity, its data directory was copied"
-			h.alarm(time.Now(), "two programs run with the identity of one device: its data directory was copied; stop one, and join it anew", h.fleet.Device(from), "")
+		op := Operation{Kind: kind, Peer: from, Device: q.Name}
+		if err == nil {
+			if w.Twin = h.fleet.Twice(from, q.BootID); w.Twin {
+				op.Detail = "an older run is back: two programs run with this identity, its data directory was copied"
+				h.alarm(time.Now(), "two programs run with the identity of one device: its data directory was copied; stop one, and join it anew", h.fleet.Device(from), "")
+			}
 		}
+		op.Bytes = size(&w)
 		h.note(op, err)
 		return w, err
 	})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/orchestrator"
+	"github.com/chordwheel/chordwheel/store/datadir"
 )
 
 func (a *app) status() *cobra.Command {
@@ -23,7 +25,7 @@ func (a *app) status() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			n, err := a.anyNode(c.Context())
 			if err != nil {
-				return err
+				return errors.Join(err, a.whyNotStarted())
 			}
 			if n.what == "hub" {
 				return a.hubStatus(c.Context(), n)
@@ -35,6 +37,28 @@ func (a *app) status() *cobra.Command {
 			return a.print(s, func(w io.Writer) { a.writeStatus(w, s, time.Now()) })
 		},
 	}
+}
+
+// whyNotStarted says what would keep the device or hub that --dir names from
+// starting: a file that was cut short, say. nil: nothing is known.
+func (a *app) whyNotStarted() error {
+	dirs, err := a.deviceDirs()
+	if err != nil || a.dir == "" {
+		return err
+	}
+	hubs, err := a.hubDirs()
+	if err != nil {
+		return err
+	}
+	dir, err := existing(append(dirs, hubs[1:]...))
+	if err != nil {
+		return nil // there is none
+	}
+	d, err := datadir.Open(dir)
+	if err != nil {
+		return fmt.Errorf("it cannot start: %w", err)
+	}
+	return d.Close()
 }
 
 func (a *app) writeStatus(w io.Writer, s control.Status, now time.Time) {

@@ -144,6 +144,12 @@ type Readings struct {
 // Patience is how long a device without a request of its owner's counts as used.
 const Patience = time.Minute
 
+// Reasons that are the owner's own will, as Decision.Why has them.
+const (
+	IsOff  = "sharing is off"
+	Paused = "sharing is paused"
+)
+
 // Decision is whether a device works for others now.
 type Decision struct {
 	OK   bool
@@ -156,7 +162,7 @@ type Decision struct {
 func (r Rules) Decide(is Readings, now time.Time) Decision {
 	switch {
 	case r.Mode == Off:
-		return Decision{Why: "sharing is off"}
+		return Decision{Why: IsOff}
 	case len(r.Hours) > 0 && !slices.ContainsFunc(r.Hours, func(h Hours) bool { return h.Holds(now) }):
 		return Decision{Why: "it is outside of the hours for sharing", Back: next(r.Hours, now)}
 	case r.Mains && is.Mains == No:

@@ -105,7 +105,7 @@ func (s *Switch) May(scope chain.ScopeID, now time.Time) Decision {
 	paused, until := s.pausedAt(now), s.until
 	s.mu.Unlock()
 	if rules.Mode != Off && paused {
-		d := Decision{Why: "sharing is paused", Back: until}
+		d := Decision{Why: Paused, Back: until}
 		if !until.IsZero() {
 			d.Why = fmt.Sprintf("sharing is paused until %s", until.Format(time.RFC3339))
 		}

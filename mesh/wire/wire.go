@@ -59,6 +59,7 @@ type Welcome struct {
 	Now         chain.Instant   `cbor:"now"`
 	ComeBack    chain.Millis    `cbor:"come_back,omitempty"` // next visit; 0: as the rules say
 	Stay        bool            `cbor:"stay,omitempty"`      // keep the connection
+	Twin        bool            `cbor:"twin,omitempty"`      // another program says hello with this identity
 	Authority   string          `cbor:"authority,omitempty"` // URL of the authority services
 	Certificate []byte          `cbor:"certificate,omitempty"`
 	Peers       []PeerAddress   `cbor:"peers,omitempty"`
