@@ -116,10 +116,10 @@ type Daemon struct {
 	visited   chan struct{} // closed after the first whole visit
 	visitOnce sync.Once     // closes visited
 
-	gathering  sync.Mutex // one peer is asked for chains at a time
-	joining    sync.Mutex // one Join at a time
-	keeping    sync.Mutex // one change of joined at a time, its write included; taken before mu
-	mu         sync.Mutex // of all below
+	gathering  chan struct{} // capacity 1: one peer is asked for chains at a time
+	joining    sync.Mutex    // one Join at a time
+	keeping    sync.Mutex    // one change of joined at a time, its write included; taken before mu
+	mu         sync.Mutex    // of all below
 	random     *rand.Rand
 	closing    bool
 	joined     Joined
@@ -159,7 +159,7 @@ func New(cfg Config) (*Daemon, error) {
 		peers:    bind.New(cfg.Key.PeerID(), rand.New(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64()))),
 		kicked:   make(chan struct{}, 1),
 		random:   cfg.Random, joined: joined, isJoined: ok, node: alone{}, ready: make(chan struct{}), visited: make(chan struct{}),
-		wanted: map[chain.Slot]bool{}, extensions: map[chain.Slot]extension{}, gathered: map[chain.PeerID]time.Time{},
+		gathering: make(chan struct{}, 1), wanted: map[chain.Slot]bool{}, extensions: map[chain.Slot]extension{}, gathered: map[chain.PeerID]time.Time{},
 	}
 	if err := cfg.Sharing.Validate(); err != nil {
 		return nil, err

@@ -41,8 +41,12 @@ func (d *Daemon) gatherFrom(p chain.PeerID, returned bool) {
 		return
 	}
 	d.background(func(ctx context.Context) {
-		d.gathering.Lock()
-		defer d.gathering.Unlock()
+		select {
+		case d.gathering <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		defer func() { <-d.gathering }()
 		if err := d.gather(ctx, node, p); err != nil && ctx.Err() == nil {
 			d.cfg.Log.Debug("asking a peer for chains", "peer", p, "error", err)
 		}
