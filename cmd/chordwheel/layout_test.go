@@ -47,7 +47,7 @@ var (
 )
 
 // support are the packages that exist for tests.
-var support = []string{"chain/chaintest", "store/storetest", "mesh/sim", "mesh/meshtest", "daemon/adapter/providertest", "daemon/adapter/adaptertest"}
+var support = []string{"chain/chaintest", "store/storetest", "mesh/sim", "mesh/meshtest", "daemon/adapter/providertest", "daemon/adapter/adaptertest", "examples/testnet"}
 
 // layout is the import table: the first row that matches a package holds for
 // it, and a package without a row is a mistake in one or the other. Paths are
@@ -183,6 +183,12 @@ var layout = []row{
 		packages: []string{"cmd/chordwheel"},
 		ours:     []string{"..."},
 		why:      "the command wires everything together",
+	},
+	{
+		packages: []string{"examples/testnet"},
+		ours:     []string{"..."},
+		direct:   []string{libp2p, multi, bbolt},
+		why:      "it puts the real parts together as the command does; what it needs of hosts and streams is the simulated network's",
 	},
 	{
 		packages: []string{"bench", "examples/..."},

@@ -39,6 +39,7 @@ type Config struct {
 	Nodes int           // 1 to 1000
 	Delay time.Duration // one way; 0 is 5 ms
 	Mbps  int           // of each node, both ways; 0 is 100
+	Tap   Tap           // sees what streams carry; nil: nobody does
 }
 
 // Net is a simulated network. Its methods may be called from many goroutines
@@ -125,10 +126,14 @@ func (n *Net) HostFactory(i int) func(...libp2p.Option) (host.Host, error) {
 		panic(fmt.Sprintf("BUG: node %d of a network of %d", i, n.cfg.Nodes))
 	}
 	return func(opts ...libp2p.Option) (host.Host, error) {
-		return libp2p.New(append(opts, libp2p.ListenAddrStrings(n.Addrs(i)...), libp2p.Transport(libp2pquic.NewTransport),
+		h, err := libp2p.New(append(opts, libp2p.ListenAddrStrings(n.Addrs(i)...), libp2p.Transport(libp2pquic.NewTransport),
 			// It waits for packets in a way that stops a bubble's clock.
 			libp2p.DisableIdentifyAddressDiscovery(),
 			n.quic(i))...)
+		if err != nil || n.cfg.Tap == nil {
+			return h, err
+		}
+		return &tapped{Host: h, node: i, tap: n.cfg.Tap}, nil
 	}
 }
 
