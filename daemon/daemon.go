@@ -59,7 +59,7 @@ type Keys interface {
 }
 
 // Config is what a daemon is made of. All fields but Version, Name, Defaults,
-// Sharing, Sensors and those of receipts are required.
+// Sharing, Sensors, Selection and those of receipts are required.
 type Config struct {
 	Key      chain.Key
 	DeviceID chain.DeviceID
@@ -82,6 +82,8 @@ type Config struct {
 	Ledger       spool.Sender // takes them; nil: they wait
 	Backpressure bool         // a full spool refuses new requests
 
+	Selection Selection // how `auto` comes to its options
+
 	// Connect makes the node of a joined device and starts it. The daemon
 	// closes it.
 	Connect func(ctx context.Context, j Joined, events Events) (Node, error)
@@ -93,6 +95,7 @@ type Config struct {
 // everything that Start began and waits for it.
 type Daemon struct {
 	cfg      Config
+	did      string // this device's, as an agent
 	bootID   string
 	started  time.Time
 	locals   map[chain.OptionID]chain.Option
@@ -153,7 +156,7 @@ func New(cfg Config) (*Daemon, error) {
 	joined.Revoked = joined.Revoked || joined.ended(now)
 	bootID := fmt.Sprintf("%016x%016x", cfg.Random.Uint64(), cfg.Random.Uint64())
 	d := &Daemon{
-		cfg: cfg, bootID: bootID, started: now, locals: map[chain.OptionID]chain.Option{},
+		cfg: cfg, did: cfg.Key.PeerID().DID(), bootID: bootID, started: now, locals: map[chain.OptionID]chain.Option{},
 		standing: walk.NewStanding(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64())),
 		reports:  report.New(bootID, rand.New(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64())), now),
 		peers:    bind.New(cfg.Key.PeerID(), rand.New(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64()))),
@@ -165,6 +168,11 @@ func New(cfg Config) (*Daemon, error) {
 		return nil, err
 	}
 	d.foreign, d.receipts = newForeign(d), newReceipts(d)
+
+	if err := cfg.Selection.check(); err != nil {
+		return nil, err
+	}
+	d.foreign = newForeign(d)
 	d.loadPause(now)
 	if ok {
 		d.readOwn(&d.joined)

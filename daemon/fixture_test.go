@@ -450,7 +450,10 @@ func (b *bench) invitation() string {
 }
 
 // ask runs one plain request and gives its text.
-func (b *bench) ask(w edge.Work) (string, walk.Result, error) {
+func (b *bench) ask(w edge.Work) (string, walk.Result, error) { return b.askFor(&w) }
+
+// askFor is ask, and leaves in w what the device sets there.
+func (b *bench) askFor(w *edge.Work) (string, walk.Result, error) {
 	if w.Primitive == "" {
 		w.Primitive = chain.LLMChat
 	}
@@ -459,7 +462,7 @@ func (b *bench) ask(w edge.Work) (string, walk.Result, error) {
 	}
 	w.ID, w.Body = "r", []byte(`{}`)
 	var text string
-	result, err := b.Do(b.t.Context(), &w, func(_ walk.Attempt, data [][]byte) error {
+	result, err := b.Do(b.t.Context(), w, func(_ walk.Attempt, data [][]byte) error {
 		for _, d := range data {
 			text += string(d)
 		}

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
-	"github.com/chordwheel/chordwheel/chain/delta"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/adapter"
 	"github.com/chordwheel/chordwheel/daemon/bind"
 	"github.com/chordwheel/chordwheel/daemon/edge"
+	"github.com/chordwheel/chordwheel/daemon/selection"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -93,24 +93,14 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, deliver wal
 	defer d.ends()
 	used := d.foreign.sharing.Owns()
 	defer func() { used(time.Now()) }()
-	c, err := d.inForce(w.Primitive, chain.Qualifier{Stage: w.Stage, Consumer: w.Consumer, Instance: w.Instance})
+	choice, err := d.selects(w)
 	if err != nil {
 		d.counts.failed.Add(1)
 		return walk.Result{}, err
 	}
-	var options []chain.Option
-	var talk delta.Conversation
-	direct := w.Model != "" && w.Model != edge.Auto
-	if !direct {
-		talk = conversation(w)
-		options = d.ordered(c, talk)
-	} else {
-		if options = named(d.effective(c.Options()), w.Model); len(options) == 0 {
-			d.counts.failed.Add(1)
-			return walk.Result{}, edge.Refuse(edge.ModelNotFound, "no model is called %q; there are %s", chain.Clip(w.Model), d.modelNames(c))
-		}
-	}
-	r := &run{daemon: d, chain: c, work: w, account: a, left: func() bool { return ctx.Err() != nil }, request: adapter.Request{ID: w.ID, Primitive: w.Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}
+	c, options, direct := choice.chain, choice.options, choice.method == selection.Direct
+	w.Method, a.receipt.Capability = string(choice.method), choice.capability
+	r := &run{daemon: d, chain: c, work: w, account: a, left: func() bool { return ctx.Err() != nil }, request: adapter.Request{ID: w.ID, Primitive: c.Slot().Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}
 	plan := walk.Plan{
 		Options: options, Rules: c.Rules(), Limits: d.cfg.Defaults, Stream: w.Stream, Budget: w.Budget.Within(c.Rules().Budgets),
 		Needs: walk.Needs{Payload: int64(len(w.Body))}, Hooks: r.hooks(direct),
@@ -126,7 +116,7 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, deliver wal
 		r.account.executor = r.verify()
 	}
 	d.count(result)
-	d.evaluate(c, talk, result)
+	d.evaluate(c, choice.talk, result)
 	return result, nil
 }
 
@@ -143,11 +133,11 @@ func (d *Daemon) count(r walk.Result) {
 
 // named gives the options that a caller means by model: by id, by model name,
 // or by agent.
-func named(options []chain.Option, model string) []chain.Option {
+func named(options []chain.Option, model, self string) []chain.Option {
 	var out []chain.Option
 	for i := range options {
 		o := &options[i]
-		if o.Kind == chain.Peer || string(o.ID) != model && o.Model != model && (o.Agent == "" || o.Agent != model) {
+		if o.Kind == chain.Peer || string(o.ID) != model && o.Model != model && selection.AgentOf(o, self) != model {
 			continue
 		}
 		if out == nil { // mostly the only one, which needs no copy

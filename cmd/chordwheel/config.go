@@ -55,6 +55,10 @@ type deviceConfig struct {
 	Sharing    sharingConfig `yaml:"sharing"`
 	DeviceID   string        `yaml:"device_id_file" env:"CHORDWHEEL_DEVICE_ID_FILE"`
 	ListAgents bool          `yaml:"list_agents" env:"EDGE_LIST_AGENTS"`
+	Seed       string        `yaml:"seed" env:"SEED_PATH"`
+
+	DefaultModel string        `yaml:"default_model_did" env:"DEFAULT_MODEL_DID"`
+	SelectWait   time.Duration `yaml:"select_timeout" env:"SELECT_TIMEOUT"`
 
 	SpoolDir      string        `yaml:"spool_dir" env:"SPOOL_DIR"` // default: the data directory
 	SpoolAlert    int64         `yaml:"spool_alert" env:"SPOOL_ALERT"`
@@ -93,7 +97,7 @@ func defaultDevice(i int, host string) deviceConfig {
 	return deviceConfig{
 		Edge: fmt.Sprintf("127.0.0.1:%d", edgePort+10*i), Admin: fmt.Sprintf("127.0.0.1:%d", adminPort+10*i),
 		Listen: meshAddresses(host, devMeshPort+10*i), MDNS: true, Log: "info", Builtin: true, KeyRing: "file", Explore: true,
-		ConnectWait: 5 * time.Second, FirstOutput: time.Minute, Total: 5 * time.Minute,
+		SelectWait: 300 * time.Millisecond, ConnectWait: 5 * time.Second, FirstOutput: time.Minute, Total: 5 * time.Minute,
 		SpoolAlert: 1000, SpoolAlertAge: 15 * time.Minute, SpoolMax: 100000, Backpressure: "off",
 	}
 }
@@ -248,10 +252,13 @@ func (c *deviceConfig) validate() error {
 	if c.Key == "" && c.NextKey != "" {
 		wrong = append(wrong, "ORCH_API_KEY_NEXT is set without ORCH_API_KEY")
 	}
+	if c.DefaultModel != "" && (!strings.HasPrefix(c.DefaultModel, "did:") || len(c.DefaultModel) > chain.MaxNameBytes) {
+		wrong = append(wrong, "DEFAULT_MODEL_DID must be the DID of an agent, such as did:key:z6Mk…")
+	}
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"UPSTREAM_CONNECT_TIMEOUT", c.ConnectWait}, {"UPSTREAM_TTFB_TIMEOUT", c.FirstOutput}, {"UPSTREAM_TOTAL_TIMEOUT", c.Total}} {
+	}{{"SELECT_TIMEOUT", c.SelectWait}, {"UPSTREAM_CONNECT_TIMEOUT", c.ConnectWait}, {"UPSTREAM_TTFB_TIMEOUT", c.FirstOutput}, {"UPSTREAM_TOTAL_TIMEOUT", c.Total}} {
 		if d.value <= 0 || d.value > 24*time.Hour {
 			wrong = append(wrong, d.name+" must be a duration above 0 and at most 24h, such as 60s")
 		}

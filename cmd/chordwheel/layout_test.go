@@ -156,6 +156,13 @@ var layout = []row{
 		why:      "a provider for tests is a stranger: it may know the dialect and the contract, not the device",
 	},
 	{
+		packages: []string{"daemon/selection"},
+		ours:     []string{"chain"},
+		others:   vocabulary,
+		direct:   join(sockets, files), deep: machinery, pure: true,
+		why: "what a request asks for is decided by its words and the seed file alone, in microseconds and the same way everywhere",
+	},
+	{
 		packages: []string{"daemon/gate", "daemon/bind", "daemon/executor", "daemon/sharing", "daemon/report", "daemon/pipeline", "daemon/job"},
 		ours:     []string{"chain/...", "mesh/wire", "mesh/member", "mesh/chord", "daemon/sharing"},
 		direct:   join(sockets, []string{libp2p, multi, bbolt}), deep: []string{"net/http", bbolt},

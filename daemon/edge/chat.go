@@ -13,6 +13,7 @@ type chat struct {
 	stream   bool
 	usage    bool
 	messages bool
+	ask      []byte // the last text of the last message of a user, as the JSON string it is; nil without one
 }
 
 // readChat checks a whole body as a chat completion request.
@@ -66,7 +67,7 @@ func (s *scanner) chatField(c *chat, name []byte, l Limits) (err error) {
 		return s.streamOptions(c)
 	case "messages":
 		c.messages = true
-		return s.messages(l)
+		return s.messages(c, l)
 	default:
 		return s.value()
 	}
@@ -132,7 +133,7 @@ func (s *scanner) want(kind string) error {
 	return invalid("%s: want %s", s.where(), kind)
 }
 
-func (s *scanner) messages(l Limits) error {
+func (s *scanner) messages(c *chat, l Limits) error {
 	if s.peek() != '[' {
 		return s.want("a list of messages")
 	}
@@ -140,7 +141,7 @@ func (s *scanner) messages(l Limits) error {
 		if s.index++; s.index >= l.Messages {
 			return invalid("%s: more than %d messages", s.base+"messages", l.Messages)
 		}
-		return s.message()
+		return s.message(c)
 	})
 	if err == nil && s.index < 0 {
 		return invalid("%s: empty: want at least one message", s.where())
@@ -148,41 +149,75 @@ func (s *scanner) messages(l Limits) error {
 	return err
 }
 
-func (s *scanner) message() error {
+func (s *scanner) message(c *chat) error {
 	if s.peek() != '{' {
 		return s.want("an object")
 	}
-	role := false
-	err := s.object(func(name []byte) error {
-		if string(name) != "role" {
-			return s.value()
+	var role, said []byte
+	err := s.object(func(name []byte) (err error) {
+		switch string(name) {
+		case "role":
+			role, err = s.role()
+		case "content":
+			said, err = s.content()
+		default:
+			err = s.value()
 		}
-		role = true
-		return s.role()
+		return err
 	})
-	if err == nil && !role {
+	if err == nil && role == nil {
 		return invalid("%s.role: missing: want system, user, assistant, tool or developer", s.where())
+	}
+	if string(role) == "user" && said != nil {
+		c.ask = said
 	}
 	return err
 }
 
-func (s *scanner) role() error {
+// content passes over what a message says and gives the last text in it. What it
+// may be is the upstream's to judge.
+func (s *scanner) content() (said []byte, err error) {
+	start := s.i
+	switch s.peek() {
+	case '"':
+		_, _, err = s.text()
+		return s.b[start:s.i], err
+	case '[':
+		err = s.array(func() error {
+			if s.peek() != '{' {
+				return s.value()
+			}
+			return s.object(func(name []byte) error {
+				start, text := s.i, s.peek() == '"' && string(name) == "text"
+				err := s.value()
+				if text && err == nil {
+					said = s.b[start:s.i]
+				}
+				return err
+			})
+		})
+		return said, err
+	}
+	return nil, s.value()
+}
+
+func (s *scanner) role() ([]byte, error) {
 	if s.peek() != '"' {
 		if err := s.value(); err != nil {
-			return err
+			return nil, err
 		}
-		return invalid("%s.role: want a string", s.where())
+		return nil, invalid("%s.role: want a string", s.where())
 	}
 	raw, escaped, err := s.text()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if escaped {
 		raw = appendUnquoted(nil, raw)
 	}
 	switch string(raw) {
 	case "system", "user", "assistant", "tool", "developer":
-		return nil
+		return raw, nil
 	}
-	return invalid("%s.role: unknown role %q: want system, user, assistant, tool or developer", s.where(), chain.ClipTo(string(raw), 32))
+	return nil, invalid("%s.role: unknown role %q: want system, user, assistant, tool or developer", s.where(), chain.ClipTo(string(raw), 32))
 }

@@ -3,6 +3,7 @@ package edge
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -32,10 +33,32 @@ func TestReadChat(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := readChat([]byte(c.in), defaultLimits)
-			if err != nil || got != c.want {
+			got.ask = nil // a test of its own
+			if err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got %+v, %v, want %+v", got, err, c.want)
 			}
 		})
+	}
+}
+
+// What a user says last is what is looked at to choose a model.
+func TestReadChatFindsTheAsk(t *testing.T) {
+	for _, c := range []struct{ messages, want string }{
+		{`{"role":"user","content":"hi"}`, `"hi"`},
+		{`{"content":"a \"b\" \u00e9","role":"user"}`, `"a \"b\" \u00e9"`},
+		{`{"role":"user","content":"first"},{"role":"assistant","content":"x"},{"role":"user","content":"second"},{"role":"tool","content":"y"}`, `"second"`},
+		{`{"role":"user","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:","text":"no"}},{"text":"here","type":"text"},7]}`, `"here"`},
+		{`{"role":"user","content":"words"},{"role":"user","content":[{"type":"image_url"}]}`, `"words"`},
+		{`{"role":"user","content":"words"},{"role":"user","content":null}`, `"words"`},
+		{`{"role":"\u0075ser","content":""}`, `""`},
+		{`{"role":"system","content":"x"}`, ""},
+		{`{"role":"user","content":{"text":"x"}}`, ""},
+		{`{"role":"user","content":[{"text":{"text":"x"}}]}`, ""},
+	} {
+		got, err := readChat([]byte(`{"model":"auto","messages":[`+c.messages+`]}`), defaultLimits)
+		if err != nil || string(got.ask) != c.want {
+			t.Errorf("%s: %s, %v, want %s", c.messages, got.ask, err, c.want)
+		}
 	}
 }
 

@@ -68,6 +68,9 @@ type Work struct {
 
 	// Names of the conversation and of who asks; "" if not given.
 	Session, Stage, Consumer, Instance string
+
+	Ask    []byte // of a chat: the last text of the last message of a user, as a JSON string in Body; nil without one
+	Method string // how the worker came to its options: selection_method. It sets it before it delivers; "" says nothing
 }
 
 // Budget is how long a caller wants to wait at most. The zero Budget is

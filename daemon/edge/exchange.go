@@ -30,6 +30,7 @@ type exchange struct {
 	id    string
 	began time.Time
 
+	work     *Work    // nil on routes that do none
 	bodyRead bool     // the request's body was read to its end
 	stream   *events  // set once the answer is a stream
 	wrote    bool     // the status of a plain answer is out
@@ -96,9 +97,9 @@ func (x *exchange) admit(loopback bool) *Refusal {
 	return to.serve(x, arg)
 }
 
-// work runs w and writes its answer.
-func (x *exchange) work(w *Work, read func(w *Work) *Refusal, deliver func(w *Work) walk.Deliver) *Refusal {
-	w.ID = x.id
+// do runs w and writes its answer.
+func (x *exchange) do(w *Work, read func(w *Work) *Refusal, deliver func(w *Work) walk.Deliver) *Refusal {
+	w.ID, x.work = x.id, w
 	if refusal := readWishes(x.r.Header, w); refusal != nil {
 		return refusal
 	}
@@ -185,6 +186,7 @@ func (x *exchange) refuse(f failure) {
 	if x.attempts > 0 && x.option != "" {
 		h.Set(headerOption, x.option)
 		h.Set(headerAttempts, strconv.Itoa(x.attempts))
+		x.nameMethod()
 	}
 	x.json(f.status, f.body(x.id))
 }
@@ -275,6 +277,7 @@ func (x *exchange) logRequest() {
 		slog.String("route", x.route),
 		slog.Int("status", x.status),
 		slog.String("code", x.code),
+		slog.String("selection_method", x.method()),
 		slog.String("option", x.option),
 		slog.String("peer", x.peer),
 		slog.Int("attempts", x.attempts),
@@ -286,6 +289,13 @@ func (x *exchange) logRequest() {
 		slog.Float64("total_ms", ms(time.Since(x.began))),
 	}
 	x.edge.log.LogAttrs(ctx, level, "request", attrs[:]...)
+}
+
+func (x *exchange) method() string {
+	if x.work == nil {
+		return ""
+	}
+	return x.work.Method
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -18,6 +18,7 @@ const (
 	headerOption    = prefix + "Option"
 	headerAttempts  = prefix + "Attempts"
 	headerPeer      = prefix + "Peer"
+	headerSelection = prefix + "Selection"
 )
 
 // Bounds of what headers may ask for.
@@ -138,6 +139,7 @@ func (x *exchange) nameRunner(a walk.Attempt) {
 	x.option = string(a.Option.ID)
 	h[headerOption] = []string{x.option}
 	h[headerAttempts] = []string{strconv.Itoa(a.Number)}
+	x.nameMethod()
 	if a.Peer != "" {
 		x.peer = string(a.Peer)
 		if name, ok := label(x.edge.worker.PeerName(a.Peer)); ok && !strings.Contains(name, "/") { // it must not look like an ID of its own
@@ -147,11 +149,18 @@ func (x *exchange) nameRunner(a walk.Attempt) {
 	}
 }
 
+// nameMethod says in the header how the options were come by.
+func (x *exchange) nameMethod() {
+	if x.work != nil && x.work.Method != "" {
+		x.w.Header()[headerSelection] = []string{x.work.Method}
+	}
+}
+
 // allowCORS names the origin that may read the answer.
 func allowCORS(h http.Header, origin string) {
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Add("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", headerRequestID+", "+headerOption+", "+headerAttempts+", "+headerPeer+", Retry-After")
+	h.Set("Access-Control-Expose-Headers", headerRequestID+", "+headerOption+", "+headerAttempts+", "+headerPeer+", "+headerSelection+", Retry-After")
 }
 
 // preflight answers a browser's question before a request from a listed origin.

@@ -84,10 +84,10 @@ func (x *exchange) createChatCompletion(string) *Refusal {
 		if err != nil {
 			return asRefusal(err)
 		}
-		w.Model, w.Stream, w.Usage = c.model, c.stream, c.stream && c.usage
+		w.Model, w.Stream, w.Usage, w.Ask = c.model, c.stream, c.stream && c.usage, c.ask
 		return nil
 	}
-	return x.work(w, read, func(w *Work) walk.Deliver {
+	return x.do(w, read, func(w *Work) walk.Deliver {
 		if w.Stream {
 			x.stream = x.newEvents()
 			return x.stream.deliver
@@ -107,7 +107,7 @@ func (x *exchange) doWork(primitive string) *Refusal {
 		w.Model, w.Body, w.Received = model, payload, w.Body
 		return nil
 	}
-	return x.work(w, read, func(*Work) walk.Deliver { return x.deliverOutput })
+	return x.do(w, read, func(*Work) walk.Deliver { return x.deliverOutput })
 }
 
 // asRefusal gives an error of the scanner as what it is.

@@ -1,0 +1,111 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/delta"
+	"github.com/chordwheel/chordwheel/daemon/edge"
+	"github.com/chordwheel/chordwheel/daemon/selection"
+)
+
+// Selection is how the model `auto` comes to its options. The zero Selection takes
+// the chain as it is.
+type Selection struct {
+	Taxonomy *selection.Taxonomy // nil: everything is fallback-default
+	Default  string              // DID of the agent that serves what nothing matched; "": the chain's order decides
+	Timeout  time.Duration       // for matching; 0 means 300 ms
+	Agents   selection.Agents    // nil: there is no registry, and the chain's options are the agents
+}
+
+// defaultSelectTimeout bounds matching, which takes microseconds: it is there for a
+// device that has no processor left.
+const defaultSelectTimeout = 300 * time.Millisecond
+
+// chosen are the options of one request, in the order to be tried, and how they
+// were come by.
+type chosen struct {
+	chain      *chain.Chain
+	options    []chain.Option
+	method     selection.Method
+	capability string
+	talk       delta.Conversation // of an `auto` request
+}
+
+// selects finds the options of w. The errors wrap an [edge.Refusal].
+func (d *Daemon) selects(w *edge.Work) (chosen, error) {
+	if w.Model != "" && w.Model != edge.Auto {
+		return d.selectNamed(w)
+	}
+	of := chain.Qualifier{Stage: w.Stage, Consumer: w.Consumer, Instance: w.Instance}
+	s := &d.cfg.Selection
+	if s.Taxonomy != nil && w.Ask != nil {
+		if c, ok := d.selectMatched(w, of); ok {
+			return c, nil
+		}
+	}
+	c := chosen{method: selection.Fallback, capability: string(w.Primitive)}
+	var err error
+	if c.chain, err = d.inForce(w.Primitive, of); err != nil {
+		return chosen{}, err
+	}
+	c.talk = conversation(w)
+	c.options = selection.Candidates(d.ordered(c.chain, c.talk), c.capability, s.Agents, d.did)
+	if s.Default != "" && w.Ask != nil {
+		var ok bool
+		if c.options, ok = selection.First(c.options, s.Default, d.did); !ok {
+			return chosen{}, edge.Refuse(edge.NoAgent, "nothing matched the request, and DEFAULT_MODEL_DID is not an active agent of the chain for %s", c.chain.Slot())
+		}
+	}
+	if len(c.options) == 0 && s.Agents != nil {
+		return chosen{}, edge.Refuse(edge.NoAgent, "no agent of the chain for %s is active in the registry", c.chain.Slot())
+	}
+	return c, nil
+}
+
+// selectMatched asks the taxonomy. A capability without a chain or without an
+// active agent is as good as no match.
+func (d *Daemon) selectMatched(w *edge.Work, of chain.Qualifier) (chosen, bool) {
+	s, began := &d.cfg.Selection, time.Now()
+	limit := s.Timeout
+	if limit == 0 {
+		limit = defaultSelectTimeout
+	}
+	capability, ok := s.Taxonomy.MatchJSON(w.Ask, func() bool { return time.Since(began) > limit })
+	if !ok {
+		return chosen{}, false
+	}
+	c := chosen{method: selection.Matched, capability: capability.ID}
+	var err error
+	if c.chain, err = d.inForce(capability.Primitive, of); err != nil {
+		return chosen{}, false
+	}
+	c.talk = conversation(w)
+	c.options = selection.Candidates(d.ordered(c.chain, c.talk), c.capability, s.Agents, d.did)
+	return c, len(c.options) > 0
+}
+
+// selectNamed finds what the caller means by a model: selection has no say then.
+func (d *Daemon) selectNamed(w *edge.Work) (chosen, error) {
+	c := chosen{method: selection.Direct, capability: string(w.Primitive)}
+	var err error
+	if c.chain, err = d.inForce(w.Primitive, chain.Qualifier{Stage: w.Stage, Consumer: w.Consumer, Instance: w.Instance}); err != nil {
+		return chosen{}, err
+	}
+	if c.options = named(d.effective(c.chain.Options()), w.Model, d.did); len(c.options) == 0 {
+		return chosen{}, edge.Refuse(edge.ModelNotFound, "no model is called %q; there are %s", chain.Clip(w.Model), d.modelNames(c.chain))
+	}
+	if active := selection.Candidates(c.options, c.capability, d.cfg.Selection.Agents, d.did); len(active) == 0 {
+		return chosen{}, edge.Refuse(edge.AgentSuspended, "the agent of %q is not active in the registry", chain.Clip(w.Model))
+	}
+	return c, nil
+}
+
+// check finds what cannot work.
+func (s *Selection) check() error {
+	if s.Timeout < 0 {
+		return fmt.Errorf("the time for selection is negative: %s", s.Timeout)
+	}
+	return nil
+}
