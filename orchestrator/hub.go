@@ -72,6 +72,7 @@ type Hub struct {
 	catalogue    catalog.Catalog
 	fleet        *fleet.Fleet
 	book         *learn.Book
+	sizes        *learn.Book // of requests, see profile.go
 	press        *publish.Press
 	desk         *escalate.Desk
 	quota        *quota.Book
@@ -86,14 +87,13 @@ type Hub struct {
 	again        map[chain.Slot]time.Time // slots to offer again, and when
 	soonest      time.Time                // of again
 	looked       map[chain.Slot]time.Time // when news of a slot were last looked at
-	usage        map[chain.Primitive]*usage
-	overrideSeq  uint64                 // of the newest word on chains of qualifiers
-	fresh        map[learn.Key]bool     // options of which something was learned and not looked at
-	nextLook     time.Time              // at those, at the earliest
-	unkept       map[chain.ScopeID]bool // chains of these changed and are not on disk yet
-	kept         map[chain.CID]bool     // bodies that are
-	sweep        []chain.ScopeID        // scopes to look over, bit by bit
-	swept        time.Duration          // work of the sweep that runs
+	overrideSeq  uint64                   // of the newest word on chains of qualifiers
+	fresh        map[learn.Key]bool       // options of which something was learned and not looked at
+	nextLook     time.Time                // at those, at the earliest
+	unkept       map[chain.ScopeID]bool   // chains of these changed and are not on disk yet
+	kept         map[chain.CID]bool       // bodies that are
+	sweep        []chain.ScopeID          // scopes to look over, bit by bit
+	swept        time.Duration            // work of the sweep that runs
 	memo         memo
 	orders       uint64 // worked out since the start
 	news         uint64 // grows with everything that was learned or declared
@@ -123,9 +123,9 @@ func New(cfg Config) (*Hub, error) {
 		bodies: cfg.Storage.Bucket(bucketBodies), editions: cfg.Storage.Bucket(bucketEditions),
 		oplog: newOplog(), outbox: newOutbox(cfg.Log),
 		turn: make(chan struct{}, 1), poke: make(chan struct{}, 1), ready: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
-		catalogue: cfg.Catalogue, fleet: fleet.New(), book: learn.NewBook(),
+		catalogue: cfg.Catalogue, fleet: fleet.New(), book: learn.NewBook(), sizes: learn.NewBook(),
 		press: publish.New(cfg.Key, cfg.Mesh, numbers), desk: escalate.NewDesk(), quota: quota.New(),
-		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{}, usage: map[chain.Primitive]*usage{},
+		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{},
 		invitations: map[string]invitation{}, topics: map[chain.ScopeID]topic{}, again: map[chain.Slot]time.Time{}, looked: map[chain.Slot]time.Time{},
 		refused: map[string]uint64{}, fresh: map[learn.Key]bool{}, unkept: map[chain.ScopeID]bool{}, kept: map[chain.CID]bool{},
 		namesDevices: namesDevices(&cfg.Catalogue),
@@ -307,9 +307,14 @@ func (h *Hub) CatalogueRefused(ctx context.Context, why string) error {
 	return err
 }
 
-// keepLearned writes what changed since the last time, in one sync or two.
+// keepLearned writes what changed since the last time.
 func (h *Hub) keepLearned() error {
-	dirty := h.book.Dirty()
+	return errors.Join(h.keepBook(h.book, bucketLearned), h.keepBook(h.sizes, bucketSizes))
+}
+
+// keepBook does that for one book, in a sync or two.
+func (h *Hub) keepBook(book *learn.Book, bucket string) error {
+	dirty := book.Dirty()
 	if len(dirty) == 0 {
 		return nil
 	}
@@ -321,13 +326,13 @@ func (h *Hub) keepLearned() error {
 			records[key] = b
 		}
 	}
-	bucket := h.cfg.Storage.Bucket(bucketLearned)
-	err := bucket.PutAll(records)
+	to := h.cfg.Storage.Bucket(bucket)
+	err := to.PutAll(records)
 	if err == nil && len(gone) > 0 {
-		err = bucket.Delete(gone...)
+		err = to.Delete(gone...)
 	}
 	if err != nil {
-		h.book.Unkept(dirty)
+		book.Unkept(dirty)
 	}
 	return err
 }

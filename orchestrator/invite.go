@@ -208,6 +208,7 @@ func (h *Hub) revoke(have *fleet.Device, why string) error {
 		return err
 	}
 	h.book.Forget(d.Peer)
+	h.sizes.Forget(d.Peer)
 	h.changed()
 	if err := h.rotateTopics(d.Scopes, now); err != nil {
 		return err

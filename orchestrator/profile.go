@@ -4,23 +4,21 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
-	"github.com/chordwheel/chordwheel/chain/estimate"
 	"github.com/chordwheel/chordwheel/mesh/wire"
+	"github.com/chordwheel/chordwheel/orchestrator/learn"
 	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
-// usage is what requests of a primitive turned out to be: tokens in and out. Each
-// report is one observation, the mean of its sampled successes, however many they
-// are, so that no device outweighs the others by asking more.
-type usage struct{ input, output estimate.Estimate }
+// Keys of the book of sizes, beside the primitive: tokens in and out.
+const (
+	sizeIn  = "input"
+	sizeOut = "output"
+)
 
-// usageAxis: sizes spread by factors, and change over days.
-func usageAxis() estimate.Axis {
-	return estimate.Axis{HalfLife: 24 * time.Hour, Log: true, Clip: true}
-}
-
-// size takes in the tokens of a report's measurements.
-func (h *Hub) size(list []wire.Measurement, ours func(chain.Slot, chain.OptionID) bool) {
+// size takes in the tokens of a report's measurements. Each report is one
+// observation of its device, the mean of its sampled successes, and each device one
+// voice, so that none outweighs the others by asking more.
+func (h *Hub) size(by learn.Reporter, list []wire.Measurement, ours func(chain.Slot, chain.OptionID) bool, now time.Time) {
 	type sum struct {
 		input, output, n float64
 		at               chain.Instant
@@ -38,37 +36,21 @@ func (h *Hub) size(list []wire.Measurement, ours func(chain.Slot, chain.OptionID
 		}
 		s.input, s.output, s.n, s.at = s.input+float64(m.Input), s.output+float64(m.Output), s.n+1, max(s.at, m.At)
 	}
+	batch := h.sizes.Batch(by, now)
 	for p, s := range sums {
-		u := h.usage[p]
-		if u == nil {
-			u = &usage{}
-			h.usage[p] = u
-		}
-		for _, one := range []struct {
-			to *estimate.Estimate
-			x  float64
-		}{{&u.input, s.input / s.n}, {&u.output, s.output / s.n}} {
-			if next, err := usageAxis().Observe(*one.to, one.x, 1, s.at.Time()); err == nil {
-				*one.to = next
-			}
-		}
+		batch.Value(learn.Key{Primitive: p, Option: sizeIn}, s.input/s.n, s.at.Time())
+		batch.Value(learn.Key{Primitive: p, Option: sizeOut}, s.output/s.n, s.at.Time())
 	}
 }
 
 // measured gives the size of p's requests, pulled towards what the catalogue
 // declares, once anything was measured.
 func (h *Hub) measured(p chain.Primitive, declared resolve.Profile, now time.Time) resolve.Measured {
-	u := h.usage[p]
-	if u == nil {
-		return resolve.Measured{}
-	}
 	if declared == (resolve.Profile{}) {
 		declared = resolve.DefaultProfile()
 	}
-	of := func(e estimate.Estimate, prior float64) resolve.Estimate {
-		prior = max(prior, 1)
-		axis := usageAxis()
-		return resolve.Estimate{Value: axis.Expected(e, prior, now), Weight: axis.Weight(e, now)}
+	of := func(what chain.OptionID, prior float64) resolve.Estimate {
+		return h.sizes.Typical(learn.Key{Primitive: p, Option: what}, max(prior, 1), now)
 	}
-	return resolve.Measured{InputTokens: of(u.input, declared.InputTokens), OutputTokens: of(u.output, declared.OutputTokens)}
+	return resolve.Measured{InputTokens: of(sizeIn, declared.InputTokens), OutputTokens: of(sizeOut, declared.OutputTokens)}
 }

@@ -57,3 +57,52 @@ workspaces: [{id: home, weights: {preference: 0}}]
 		}
 	})
 }
+
+// One device that lies about its requests does not make the fleet's; and what was
+// measured is there after a restart.
+func TestALiarAboutSizes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, declared))
+		report := func(d *device, output int64) {
+			t.Helper()
+			time.Sleep(time.Second)
+			d.seq++
+			b := batch(d.boot, d.seq, "alpha/small", chain.OK, 5, time.Second)
+			for i := range b.Measurements {
+				b.Measurements[i].Input, b.Measurements[i].Output = 1000, output
+			}
+			if reply, err := r.Report(context.Background(), d.key.PeerID(), b); err != nil || !reply.Accepted {
+				t.Fatalf("%+v %v", reply, err)
+			}
+		}
+		var honest []*device
+		for _, name := range []string{"a", "b", "c"} {
+			honest = append(honest, r.joined(name, "key:alpha"))
+		}
+		liar := r.joined("liar", "key:alpha")
+		for i := range 40 {
+			for _, d := range honest {
+				report(d, 600)
+			}
+			for range 5 * (i / 10) { // and much more often
+				report(liar, 1<<40)
+			}
+		}
+		profile := func() float64 {
+			e, err := r.Explain(t.Context(), home)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e.Profile.OutputTokens
+		}
+		was := profile()
+		if was < 500 || was > 750 {
+			t.Errorf("answers of 600 tokens are thought to have %g", was)
+		}
+		r.stop()
+		r = start(t, r.disk, parsed(t, declared))
+		if now := profile(); now < 0.99*was || now > 1.01*was {
+			t.Errorf("after a restart %g tokens, %g before", now, was)
+		}
+	})
+}

@@ -172,7 +172,7 @@ func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (news, tur
 			news[key] = true
 		}
 	}
-	h.size(r.Measurements, ours)
+	h.size(reporter(d), r.Measurements, ours, now)
 	return news, turned
 }
 

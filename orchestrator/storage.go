@@ -51,6 +51,7 @@ const (
 	bucketEditions    = "hub-chains"
 	bucketBodies      = "hub-bodies"
 	bucketLearned     = "hub-learned"
+	bucketSizes       = "hub-sizes"
 	bucketQuota       = "hub-quota"
 )
 
@@ -167,6 +168,7 @@ func (h *Hub) load() error {
 		each(h, bucketInvitations, func(hash string, i invitation) error { h.invitations[hash] = i; return nil }),
 		each(h, bucketTopics, func(scope string, t topic) error { h.topics[chain.ScopeID(scope)] = t; return nil }),
 		each(h, bucketLearned, func(key string, b []byte) error { return h.book.Restore(key, b) }),
+		each(h, bucketSizes, func(key string, b []byte) error { return h.sizes.Restore(key, b) }),
 		h.loadQuota(),
 		h.loadEditions(),
 	)

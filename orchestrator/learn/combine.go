@@ -192,18 +192,25 @@ func middle(cells []cell, of func(*cell) *compact) (t typical) {
 	return t
 }
 
-// beside gives the time to expect, pulled towards a prior.
+// beside gives the time to expect, pulled towards a prior; of few devices it is held near to that.
 func (t *typical) beside(prior float64, now time.Time) resolve.Estimate {
+	if few := *t; 0 < t.devices && t.devices < enough {
+		expected := estimate.LatencyAxis().Space(prior)
+		held := min(max(t.mean, expected-math.Log(priorFactor)), expected+math.Log(priorFactor))
+		part := float64(t.devices) / enough
+		few.mean = float64(part*held) + float64((1-part)*expected)
+		return few.alone(prior, now)
+	}
+	return t.alone(prior, now)
+}
+
+// alone gives the value to expect, pulled towards a prior.
+func (t *typical) alone(prior float64, now time.Time) resolve.Estimate {
 	if t.devices == 0 {
 		return resolve.Estimate{}
 	}
 	axis := estimate.LatencyAxis()
 	expected, mean := axis.Space(prior), t.mean
-	if t.devices < enough {
-		held := min(max(mean, expected-math.Log(priorFactor)), expected+math.Log(priorFactor))
-		part := float64(t.devices) / enough
-		mean = float64(part*held) + float64((1-part)*expected)
-	}
 	weight := min(t.weight, estimate.MaxWeight) * axis.Fade(t.newest, chain.InstantOf(now))
 	return resolve.Estimate{Value: axis.Natural(estimate.Pull(mean, weight, expected)) * estimate.Correction(t.deviation), Weight: weight}
 }

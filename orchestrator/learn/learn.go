@@ -158,16 +158,26 @@ func (t Batch) Time(k Key, took time.Duration, answered bool, at time.Time) {
 	if took < 0 {
 		return
 	}
-	r, c := t.cell(k, at)
-	if r == nil {
-		return
+	if r, c := t.cell(k, at); r != nil {
+		to := &c.failure
+		if answered {
+			to = &c.latency
+		}
+		to.observe(math.Max(took.Seconds(), 0.001), at)
 	}
-	to := &c.failure
-	if answered {
-		to = &c.latency
+}
+
+// Value takes in one observation of something positive that is no time: of a key
+// that stands for nothing else.
+func (t Batch) Value(k Key, x float64, at time.Time) {
+	if r, c := t.cell(k, at); r != nil {
+		c.latency.observe(x, at)
 	}
-	if next, err := estimate.LatencyAxis().Observe(to.wide(), math.Max(took.Seconds(), 0.001), 1, at); err == nil {
-		*to = narrow(next)
+}
+
+func (c *compact) observe(x float64, at time.Time) {
+	if next, err := estimate.LatencyAxis().Observe(c.wide(), x, 1, at); err == nil {
+		*c = narrow(next)
 	}
 }
 
@@ -202,6 +212,17 @@ func (b *Book) Estimates(k Key, in Segment, prior resolve.Prior, now time.Time) 
 		e.Reliability = resolve.Estimate{Value: p, Weight: suspectWeight}
 	}
 	return e
+}
+
+// Typical gives what devices observed under a key of [Batch.Value], to be expected on
+// average: their weighted median, pulled towards a prior by its weight alone. Few
+// devices are believed: it is their own that they speak of.
+func (b *Book) Typical(k Key, prior float64, now time.Time) resolve.Estimate {
+	r := b.records[k]
+	if r == nil {
+		return resolve.Estimate{}
+	}
+	return b.summarise(r, Segment{}).latency.alone(prior, now)
 }
 
 // Forget takes out what a device said: its membership was revoked.
