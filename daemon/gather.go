@@ -47,11 +47,17 @@ func (d *Daemon) gatherFrom(p chain.PeerID, returned bool) {
 			return
 		}
 		defer func() { <-d.gathering }()
+		ctx, cancel := context.WithTimeout(ctx, gatherTime)
+		defer cancel()
 		if err := d.gather(ctx, node, p); err != nil && ctx.Err() == nil {
 			d.cfg.Log.Debug("asking a peer for chains", "peer", p, "error", err)
 		}
 	})
 }
+
+// gatherTime bounds what one peer is asked for: it may promise thousands of chains
+// and take its time with each, while others wait for their turn.
+const gatherTime = 30 * time.Second
 
 // maxGathered bounds the memory of who was asked when.
 const maxGathered = 1024
@@ -83,6 +89,9 @@ func (d *Daemon) gather(ctx context.Context, node Node, p chain.PeerID) error {
 			return fmt.Errorf("ask for the heads of %s: %w", scope, err)
 		}
 		for _, h := range held {
+			if ctx.Err() != nil {
+				return errors.Join(append(failed, ctx.Err())...)
+			}
 			if h.Slot.Scope.Base() == scope && d.newer(h) {
 				failed = append(failed, d.fetchFrom(ctx, node, p, h.Slot))
 			}

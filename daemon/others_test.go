@@ -42,6 +42,8 @@ type box struct {
 	dead     bool                     // there is no connection, or none that carries anything
 	refuses  bool                     // pings are refused
 	mute     bool                     // pings get lost as well
+	slow     time.Duration            // pings are answered after it
+	stalls   bool                     // a chain is promised and never comes
 	heads    []wire.Held              // what it says that it caches
 	chains   map[chain.Slot][2][]byte // what it gives: head, body
 	requests []wire.ExecRequest       // that it was asked
@@ -123,7 +125,7 @@ func (o *others) Ping(ctx context.Context, p chain.PeerID) (mesh.Pong, error) {
 	b := o.box(p)
 	b.mu.Lock()
 	b.pings++
-	dead, mute, refuses := b.dead, b.mute, b.refuses
+	dead, mute, refuses, slow := b.dead, b.mute, b.refuses, b.slow
 	b.mu.Unlock()
 	if refuses {
 		return mesh.Pong{}, fmt.Errorf("peer: %w", exchange.Refuse(exchange.CodeBusy, "too many streams"))
@@ -133,6 +135,11 @@ func (o *others) Ping(ctx context.Context, p chain.PeerID) (mesh.Pong, error) {
 	}
 	if mute {
 		<-ctx.Done()
+		return mesh.Pong{}, ctx.Err()
+	}
+	select {
+	case <-time.After(slow):
+	case <-ctx.Done():
 		return mesh.Pong{}, ctx.Err()
 	}
 	return mesh.Pong{Peer: p, RTT: time.Millisecond}, nil
@@ -156,11 +163,18 @@ func (o *others) Heads(_ context.Context, from chain.PeerID, _ chain.ScopeID) ([
 	return b.heads, nil
 }
 
-func (o *others) FetchFrom(_ context.Context, from chain.PeerID, f wire.Fetch) (wire.FetchReply, error) {
+func (o *others) FetchFrom(ctx context.Context, from chain.PeerID, f wire.Fetch) (wire.FetchReply, error) {
 	b := o.box(from)
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.fetched++
+	stalls := b.stalls
+	b.mu.Unlock()
+	if stalls {
+		<-ctx.Done()
+		return wire.FetchReply{}, ctx.Err()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	c, ok := b.chains[f.Slot]
 	if !ok || b.dead {
 		return wire.FetchReply{}, errors.New("none is cached here")

@@ -73,9 +73,11 @@ func (d *Daemon) background(f func(ctx context.Context)) bool {
 	return true
 }
 
-// Pauses between two pings of a peer that came to be in doubt.
+// Patience with a peer that is silent, and the pauses between two pings of one
+// that came to be in doubt.
 const (
-	pingTimeout = 3 * time.Second
+	pingTimeout = 3 * time.Second  // after it the peer is bound to no more
+	lastPing    = 10 * time.Second // after it what runs there is given up
 	firstPing   = time.Second
 	slowestPing = time.Minute
 )
@@ -88,7 +90,9 @@ func (d *Daemon) doubt(p chain.PeerID) {
 	}
 	d.background(func(ctx context.Context) {
 		for pause := firstPing; ; pause = min(2*pause, slowestPing) {
-			_ = d.ping(ctx, p) // what comes of it is in the table
+			patient, cancel := context.WithTimeout(ctx, lastPing)
+			_ = d.ping(patient, p) // what comes of it is in the table
+			cancel()
 			if !d.peers.IsSilent(p) || !wait(ctx, pause) {
 				return
 			}
@@ -96,10 +100,8 @@ func (d *Daemon) doubt(p chain.PeerID) {
 	})
 }
 
-// ping asks a peer whether it is there, and notes its answer.
+// ping asks a peer whether it is there, as long as ctx lasts, and notes its answer.
 func (d *Daemon) ping(ctx context.Context, p chain.PeerID) error {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
-	defer cancel()
 	pong, err := d.nodeNow().Ping(ctx, p)
 	var no *exchange.Refusal
 	if err != nil && !errors.As(err, &no) { // whatever a refusal says, it speaks

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -27,12 +28,40 @@ type handover struct {
 	requestHash string // "" if the request cannot be handed on
 	payloadHash [sha256.Size]byte
 	transaction string
-	statement   *statement // of the attempt that answered, until it is verified
+
+	mu         sync.Mutex // an attempt that was given up may end beside the next one
+	statements map[chain.PeerID]*statement
+}
+
+// said keeps what a peer signed of its answer, until it is known whose answer the
+// caller has.
+func (h *handover) said(p chain.PeerID, s *statement) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.statements == nil {
+		h.statements = map[chain.PeerID]*statement{}
+	}
+	h.statements[p] = s
+}
+
+// answer gives the statement about the answer of result; nil if no peer gave it.
+func (h *handover) answer(result *walk.Result) *statement {
+	if len(result.Peers) == 0 {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.statements[result.Peers[len(result.Peers)-1]]
+	if s == nil || s.option != result.Option {
+		return nil
+	}
+	return s
 }
 
 // statement is what an executor said of its answer, and what reached us.
 type statement struct {
 	peer      chain.PeerID
+	option    chain.OptionID    // the slot
 	says      receipt.Statement // without the hash of the answer
 	claimed   string            // the hash that the executor names
 	signature string
@@ -130,7 +159,7 @@ func (r *run) runAtPeer(ctx context.Context, a walk.Attempt, emit func(walk.Chun
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	defer d.peers.Begin(a.Peer)()
-	watched := make(chan struct{})
+	watched, began := make(chan struct{}), time.Now()
 	go func() {
 		defer close(watched)
 		d.watch(ctx, a.Peer, giveUp)
@@ -146,11 +175,11 @@ func (r *run) runAtPeer(ctx context.Context, a walk.Attempt, emit func(walk.Chun
 	if err == nil {
 		d.peers.Heard(a.Peer, 0, time.Now())
 		if trailer.Class == chain.OK {
-			r.handover.statement = &statement{peer: a.Peer, claimed: trailer.ResponseHash, signature: string(trailer.Signature), says: receipt.Statement{
+			r.handover.said(a.Peer, &statement{peer: a.Peer, option: a.Option.ID, claimed: trailer.ResponseHash, signature: string(trailer.Signature), says: receipt.Statement{
 				TransactionID: request.TransactionID, Nonce: request.Nonce, SeekerDID: request.Seeker, AgentDID: request.Agent,
-				RequestHash: request.RequestHash, TokenID: request.TokenID}}
+				RequestHash: request.RequestHash, TokenID: request.TokenID}})
 		}
-		return r.told(&a, &trailer)
+		return r.told(&a, &trailer, time.Since(began))
 	}
 	var no *wire.ExecRefusal
 	switch {
@@ -164,7 +193,7 @@ func (r *run) runAtPeer(ctx context.Context, a walk.Attempt, emit func(walk.Chun
 		return walk.Outcome{Class: chain.Canceled}
 	case errors.As(err, &no):
 		d.peers.Heard(a.Peer, 0, time.Now())
-		return r.refused(&a, no)
+		return r.refused(&a, no, time.Since(began))
 	}
 	return r.lost(&a, err)
 }
@@ -178,30 +207,42 @@ var errSilent = errors.New("the peer is silent, and answers no ping")
 const silence = 5 * time.Second
 
 // watch pings the peer of an attempt while nothing comes from it, and gives the
-// attempt up when two pings in a row fail. After the first, nobody else binds to it. Whatever else the peer says counts as
-// well, so that many attempts at one peer do not each ping it.
+// attempt up when it does not answer. Whatever else the peer says counts as well,
+// so that many attempts at one peer do not each ping it.
 func (d *Daemon) watch(ctx context.Context, p chain.PeerID, giveUp context.CancelCauseFunc) {
 	for wait(ctx, silence) {
 		if time.Since(d.peers.LastHeard(p)) < silence {
 			continue
 		}
-		err := d.ping(ctx, p)
-		if err != nil { // one may be lost; meanwhile others go elsewhere
-			d.doubt(p)
-			err = d.ping(ctx, p)
-		}
-		if err != nil {
+		if !d.answers(ctx, p) {
 			giveUp(errSilent) // nothing, if ctx ended first
 			return
 		}
 	}
 }
 
+// answers reports whether p gives a sign of life within lastPing. From pingTimeout
+// on nobody else binds to it. A slow answer is one: a machine that is busy with the
+// very work answers pings slowly.
+func (d *Daemon) answers(ctx context.Context, p chain.PeerID) bool {
+	began := time.Now()
+	patient, cancel := context.WithTimeout(ctx, lastPing)
+	defer cancel()
+	late := time.AfterFunc(pingTimeout, func() { d.doubt(p) })
+	defer late.Stop()
+	err := d.ping(patient, p)
+	if err != nil && ctx.Err() == nil { // it may have been the stream alone
+		d.doubt(p)
+		err = d.ping(patient, p)
+	}
+	return err == nil || d.peers.LastHeard(p).After(began)
+}
+
 // verify checks what the executor of the answer signed, once the answer is out,
 // and gives its part of the receipt. The caller has the answer either way: what
 // does not hold is an alarm, and counts against the peer.
-func (r *run) verify() *receipt.Executor {
-	s := r.handover.statement
+func (r *run) verify(result *walk.Result) *receipt.Executor {
+	s := r.handover.answer(result)
 	if s == nil {
 		return nil
 	}
@@ -216,6 +257,6 @@ func (r *run) verify() *receipt.Executor {
 	d := r.daemon
 	d.counts.unproven.Add(1)
 	d.cfg.Log.Error("alarm: a peer's statement about its answer does not hold", "request_id", r.work.ID, "peer", s.peer, "name", d.peers.Name(s.peer), "error", err)
-	d.peers.Observe(s.peer, bind.Work{Primitive: r.chain.Slot().Primitive, Option: r.answeredBy}, chain.BadAnswer, 0, time.Now())
+	d.peers.Observe(s.peer, bind.Work{Primitive: r.chain.Slot().Primitive, Option: s.option}, chain.BadAnswer, 0, time.Now())
 	return nil
 }

@@ -19,10 +19,18 @@ const (
 	longestPause = 5 * time.Minute
 )
 
+// lateNo is how long a peer may take to say that it runs nothing: an honest one
+// knows at once. One that sits on requests first delays everybody who asks it, and
+// fails like one that says nothing.
+const lateNo = 5 * time.Second
+
+// late is the outcome of a no that came after lateNo.
+func late(why string) walk.Outcome { return walk.Outcome{Class: chain.Timeout, Used: 1, Why: why} }
+
 // told turns a trailer into an outcome of this device's walk. What was the
 // matter inside the executor is the peer's failure here: its upstreams out of its
 // reach say nothing about this device's network.
-func (r *run) told(a *walk.Attempt, t *wire.ExecTrailer) walk.Outcome {
+func (r *run) told(a *walk.Attempt, t *wire.ExecTrailer, after time.Duration) walk.Outcome {
 	o := walk.Outcome{Class: t.Class, Status: t.Status, RetryAfter: t.RetryAfter.Duration(), HasRetryAfter: t.HasRetryAfter, Used: t.Used, Input: t.Input, Output: t.Output}
 	if t.Answer != nil {
 		o.Answer = &walk.Answer{Status: t.Answer.Status, ContentType: t.Answer.ContentType, Body: t.Answer.Body}
@@ -33,7 +41,9 @@ func (r *run) told(a *walk.Attempt, t *wire.ExecTrailer) walk.Outcome {
 	switch {
 	case t.Class == chain.Unreachable, t.Class == chain.Offline, t.Class == chain.Internal, t.Class == chain.Canceled:
 		o.Class = chain.Status
-	case !t.Class.Ran() && t.Class != chain.Busy: // it had nothing that it could try
+	case !t.Class.Ran() && after > lateNo:
+		return late(o.Why)
+	case !t.Class.Ran(): // it had nothing that it could try
 		pause := declinePause
 		if t.HasRetryAfter {
 			pause = t.RetryAfter.Duration()
@@ -88,7 +98,7 @@ func (r *run) says(a *walk.Attempt, what string) string {
 }
 
 // refused turns a refusal into an outcome. Nothing ran.
-func (r *run) refused(a *walk.Attempt, no *wire.ExecRefusal) walk.Outcome {
+func (r *run) refused(a *walk.Attempt, no *wire.ExecRefusal, after time.Duration) walk.Outcome {
 	d := r.daemon
 	d.cfg.Log.Info("a peer refused work", "request_id", r.work.ID, "peer", a.Peer, "code", chain.Clip(no.Code), "message", chain.Clip(no.Message))
 	words := refusalWords[no.Code]
@@ -96,6 +106,9 @@ func (r *run) refused(a *walk.Attempt, no *wire.ExecRefusal) walk.Outcome {
 		words = fmt.Sprintf("it refused this device's request (%s)", chain.Clip(no.Code))
 	}
 	why := r.says(a, words)
+	if after > lateNo {
+		return late(why)
+	}
 	declined := walk.Outcome{Class: chain.Declined, Why: why}
 	switch no.Code {
 	case wire.ExecBusy:

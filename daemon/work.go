@@ -112,8 +112,7 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, deliver wal
 	if result.End != walk.Answered {
 		d.whyNoPeer(c, result.Failures)
 	} else {
-		r.answeredBy = result.Option
-		r.account.executor = r.verify()
+		r.account.executor = r.verify(&result)
 	}
 	d.count(result)
 	d.evaluate(c, choice.talk, result)
@@ -160,7 +159,6 @@ type run struct {
 	account    *account
 	handover   handover
 	extensions map[chain.OptionID][]byte // the signed extension that appended an option, for peers to see
-	answeredBy chain.OptionID
 }
 
 // hooks ties the walk to this device. A request for one model is not widened by

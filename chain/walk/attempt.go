@@ -238,8 +238,14 @@ func (m *Machine) failed(o Outcome, unjudged bool, now time.Time) {
 	case chain.Credentials, chain.KeyMissing:
 		m.refusedKey(o, now)
 	case chain.ContextLength:
+		if r.attempt.Option.Kind == chain.Peer {
+			break // what a peer has says nothing about the options here
+		}
 		m.long, m.longest = true, max(m.longest, r.attempt.Option.Limits.Context)
 	case chain.Feature:
+		if r.attempt.Option.Kind == chain.Peer {
+			break
+		}
 		m.lacking, m.useless = true, append(m.useless, r.attempt.Option.Limits.Features...)
 	case chain.Offline:
 		m.standing.setOffline(true, now)
