@@ -1,9 +1,16 @@
 package orchestrator
 
-import "github.com/chordwheel/chordwheel/chain"
+import (
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+)
 
 // ProtestSlots gives the number of slots whose protests are counted.
 func (h *Hub) ProtestSlots() int { return len(h.protests) }
 
 // Sweep has scopes looked over bit by bit, as after an edit in a large mesh.
 func (h *Hub) Sweep(scopes ...chain.ScopeID) { h.sweepLater(scopes) }
+
+// HoldJoins puts off what is said of topics, as after much work with them.
+func (h *Hub) HoldJoins(d time.Duration) { h.nextJoin = time.Now().Add(d) }

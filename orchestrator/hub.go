@@ -81,6 +81,8 @@ type Hub struct {
 	protests     map[chain.Slot]*protestCount
 	invitations  map[string]invitation
 	topics       map[chain.ScopeID]topic
+	rejoin       bool      // the publisher does not know all of them yet
+	nextJoin     time.Time // when it is told, at the earliest
 	revoked      *member.Revocations
 	revokedBytes []byte
 	serial       uint64
@@ -276,10 +278,11 @@ func ask[T any](ctx context.Context, h *Hub, f func() (T, error)) (T, error) {
 type agenda struct {
 	soonest, nextLook time.Time
 	fresh, sweeping   bool
+	rejoin            bool
 }
 
 func (h *Hub) agenda() agenda {
-	return agenda{h.soonest, h.nextLook, len(h.fresh) > 0, len(h.sweep) > 0}
+	return agenda{h.soonest, h.nextLook, len(h.fresh) > 0, len(h.sweep) > 0, h.rejoin}
 }
 
 // PeerID is the hub's identity.

@@ -213,3 +213,34 @@ func TestDevicesMeetThroughTheHub(t *testing.T) {
 		}
 	})
 }
+
+// In a mesh of very many scopes telling all topics is work: it waits its turn, and
+// is not forgotten.
+func TestTopicsAreToldInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, declared))
+		told := func() int {
+			synctest.Wait()
+			r.said.mu.Lock()
+			defer r.said.mu.Unlock()
+			return len(r.said.keys)
+		}
+		r.joined("a")
+		if n := told(); n != 1 {
+			t.Fatalf("%d topics are told, want 1", n)
+		}
+		r.HoldJoins(10 * time.Second)
+		for i := range 5 {
+			if _, err := r.device(fmt.Sprint("d", i)).enrol(r.invite(orchestrator.Invite{Scope: chain.ScopeID(fmt.Sprint("workspace:w", i))})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := told(); n != 1 {
+			t.Errorf("%d topics are told at once", n)
+		}
+		time.Sleep(11 * time.Second)
+		if n := told(); n != 6 {
+			t.Errorf("%d topics are told, want 6", n)
+		}
+	})
+}

@@ -283,6 +283,9 @@ func (h *Hub) untilAgain() time.Duration {
 	if !h.soonest.IsZero() {
 		wait = min(wait, time.Until(h.soonest))
 	}
+	if h.rejoin {
+		wait = min(wait, time.Until(h.nextJoin))
+	}
 	if len(h.fresh) > 0 && len(h.sweep) == 0 {
 		wait = min(wait, time.Until(h.nextLook))
 	}
@@ -292,6 +295,9 @@ func (h *Hub) untilAgain() time.Duration {
 // lookAgain makes the looks that are due.
 func (h *Hub) lookAgain() {
 	now := time.Now()
+	if h.rejoin {
+		h.joinTopics()
+	}
 	if err := h.learned(nil, now); err != nil {
 		h.log.Error("publishing failed", "error", err)
 	}

@@ -58,10 +58,15 @@ func (h *Hub) rotateTopics(scopes []chain.ScopeID, now time.Time) error {
 	return nil
 }
 
-// joinTopics tells the publisher all keys that devices may hold.
+// joinTopics tells the publisher all keys that devices may hold. In a mesh of very
+// many scopes that is work: it is put off until the last one's share of time is over.
 func (h *Hub) joinTopics() {
 	var keys []wire.TopicKey
 	now := time.Now()
+	if h.rejoin = now.Before(h.nextJoin); h.rejoin {
+		return
+	}
+	defer func() { h.nextJoin = time.Now().Add(lookShare * time.Since(now)) }()
 	for _, scope := range slices.Sorted(maps.Keys(h.topics)) {
 		keys = append(keys, h.topics[scope].keys(scope, now)...)
 	}
