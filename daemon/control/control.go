@@ -243,7 +243,7 @@ func Socket(d Device, edge http.Handler) http.Handler {
 func Admin(d Device, guard func(http.Handler) http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	reads(mux, d)
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { page(w, d.Status()) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { page(w, d) })
 	return guard(mux)
 }
 

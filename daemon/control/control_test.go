@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/delta"
 	"github.com/chordwheel/chordwheel/daemon/control"
 )
 
@@ -29,7 +30,8 @@ func (d *device) Resume() error               { d.paused = time.Time{}; return d
 
 func (d *device) Status() control.Status { return d.status }
 func (d *device) Peers() []control.Peer {
-	return []control.Peer{{PeerID: "12D3b", Name: "box", State: "live"}}
+	return []control.Peer{{PeerID: "12D3KooWBoxBoxBox", Name: "box<script>alert(2)", State: "live", Way: &control.Way{Path: "direct", Transport: "quic-v1"},
+		Slots: []control.PeerSlot{{Scope: "workspace:home", Primitive: "llm.chat", Option: "peer", Verdict: control.Verdict{Why: "declines", Detail: "<script>alert(3)"}}}}}
 }
 func (d *device) Chords() []control.Chord {
 	return []control.Chord{{A: "12D3a", B: "12D3b", NameB: "box", By: "12D3a"}}
@@ -49,7 +51,8 @@ func (d *device) Chain(slot chain.Slot) (control.ChainView, error) {
 	if slot.Primitive != chain.LLMChat {
 		return control.ChainView{}, fmt.Errorf("%w: %s", control.ErrNotFound, slot)
 	}
-	return control.ChainView{Source: "device", Head: chain.Head{Scope: slot.Scope, Primitive: slot.Primitive, Seq: 7}}, nil
+	return control.ChainView{Source: "device", Head: chain.Head{Scope: slot.Scope, Primitive: slot.Primitive, Seq: 7},
+		Own: []delta.Row{{Option: "beta/small", Place: 1, HubAt: 2, Why: "it answers faster here"}}}, nil
 }
 
 func (d *device) Join(_ context.Context, text string) error {
@@ -146,7 +149,8 @@ func TestTheAdminListenerChangesNothing(t *testing.T) {
 	if status != 200 || strings.Contains(page, "<script>alert") {
 		t.Errorf("%d; a device's name is not markup", status)
 	}
-	for _, want := range []string{"the hub is out of reach", "workspace:home", "alpha/small", "2030-01-02 03:04:05Z", "4 answered", "3 refused: busy", "sharing is paused"} {
+	for _, want := range []string{"the hub is out of reach", "workspace:home", "alpha/small", "2030-01-02 03:04:05Z", "4 answered", "3 refused: busy", "sharing is paused",
+		"in contact", "direct, quic-v1", "no: declines", "it answers faster here", "beta/small"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not show %q", want)
 		}

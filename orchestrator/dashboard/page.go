@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -27,8 +28,10 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 		}
 		return fmt.Sprintf("$%.4f", float64(n)/1e6)
 	},
+	"whole":   func(x float64) string { return fmt.Sprintf("%.0f", x) },
 	"percent": func(share float64) string { return fmt.Sprintf("%.0f %%", share*100) },
 	"zero":    func(n *uint64) bool { return *n == 0 },
+	"own":     func(c chain.Capability) bool { return strings.HasPrefix(string(c), "device:") }, // every device has its own
 	"short":   func(s any) string { return shorten(fmt.Sprint(s)) },
 }).Parse(source))
 
@@ -49,6 +52,23 @@ type view struct {
 	More       int // chains beyond those explained
 	MoreChords int // chords beyond those listed
 	Operations []orchestrator.Operation
+	now        time.Time
+}
+
+// Since tells how long ago t was, in one unit.
+func (v view) Since(t time.Time) string {
+	switch d := max(0, v.now.Sub(t)); {
+	case t.IsZero():
+		return "–"
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s ago", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h ago", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%d days ago", int(d.Hours()/24))
+	}
 }
 
 type explained struct {
@@ -145,7 +165,7 @@ func (p *Pages) page(w http.ResponseWriter, r *http.Request) {
 		answer(w, nil, err)
 		return
 	}
-	v := view{Nonce: rand.Text(), Status: s, Wheel: wheelOf(s.Devices)}
+	v := view{Nonce: rand.Text(), Status: s, Wheel: wheelOf(s.Devices), now: time.Now()}
 	v.Wheel.Chords = chordsOf(v.Wheel.Spokes, s.Chords)
 	if len(v.Status.Chords) > maxShown {
 		v.MoreChords = len(v.Status.Chords) - maxShown
