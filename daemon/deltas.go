@@ -107,9 +107,14 @@ func (d *Daemon) observed(c *chain.Chain, m walk.Measurement) {
 	if m.Neutral || m.Class != chain.OK && !m.Class.Blames() {
 		return
 	}
+	s := delta.Sample{OK: m.Class == chain.OK, Took: m.Total, At: m.At}
+	if i := slices.IndexFunc(c.Options(), func(o chain.Option) bool { return o.ID == m.Option }); i >= 0 {
+		cost := &c.Options()[i].Cost
+		s.Suspect, s.Hub = cost.Suspect(), cost.Latency.Duration()
+	}
 	d.deltas.mu.Lock()
 	defer d.deltas.mu.Unlock()
-	d.deltas.book.Observe(delta.Key{Primitive: c.Slot().Primitive, Option: m.Option}, delta.Sample{OK: m.Class == chain.OK, Took: m.Total, At: m.At})
+	d.deltas.book.Observe(delta.Key{Primitive: c.Slot().Primitive, Option: m.Option}, s)
 }
 
 // evaluate looks the own order over after a request.

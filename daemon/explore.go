@@ -22,6 +22,10 @@ const (
 	maxProbeIn   = 4000 // tokens; a longer profile is probed with as many
 	maxProbeOut  = 1000
 	maxProbeGrow = 8 // the most that the time of a shorter answer is scaled by
+
+	// A probe is always reported in detail: its time is what it was sent for, and a
+	// sample of so few would be next to none.
+	probeSampling chain.PPM = 1e6
 )
 
 // probeSentence is all that a probe says, again and again: the product's own text,
@@ -107,6 +111,7 @@ func (d *Daemon) explore(ctx context.Context) {
 func (d *Daemon) choose() (*chain.Chain, delta.Choice, bool) {
 	now := time.Now()
 	idle := delta.Idle{Busy: d.counts.inFlight.Load() > 0 || d.foreign.load().Running > 0, For: now.Sub(d.lastWork()), Used: d.usedOf,
+		Fleet: len(d.peers.Peers(now)) + 1, Lot: delta.LotOf(d.cfg.Key.PeerID()),
 		Can: func(s chain.Slot, o *chain.Option) bool { return probeFor(s.Primitive, chain.Profile{}) != nil }}
 	chains := map[chain.Slot]*chain.Chain{}
 	var views []delta.View
@@ -151,7 +156,7 @@ func (d *Daemon) probe(ctx context.Context, c *chain.Chain, choice delta.Choice)
 	hooks := r.hooks(true) // no protest for a probe
 	hooks.Measure = func(m walk.Measurement) {
 		m.Total = scaled(m.Total, m.Output, rules.Profile)
-		d.measured(c, m)
+		d.measured(c, m, probeSampling)
 	}
 	hooks.Notice = nil
 	result := walk.Run(ctx, walk.Plan{Options: one, Rules: rules, Limits: d.cfg.Defaults, Budget: probeBudget, Attempts: 1, Hooks: hooks},

@@ -189,7 +189,7 @@ func (d *Daemon) hooks(c *chain.Chain) walk.Hooks {
 			return generation, generation > 0
 		},
 		Hub:     func() bool { return d.nodeNow().HubReachable() },
-		Measure: func(m walk.Measurement) { d.measured(c, m) },
+		Measure: func(m walk.Measurement) { d.measured(c, m, c.Rules().Sampling) },
 	}
 }
 
@@ -281,10 +281,10 @@ func (d *Daemon) attempt(ctx context.Context, request *adapter.Request, a walk.A
 }
 
 // measured hands an attempt to the reports and wakes the visitor for a failure.
-func (d *Daemon) measured(c *chain.Chain, m walk.Measurement) {
+func (d *Daemon) measured(c *chain.Chain, m walk.Measurement, sampling chain.PPM) {
 	d.observed(c, m)
 	before := d.reports.News()
-	d.reports.Observe(c.Slot(), m, c.Rules().Sampling)
+	d.reports.Observe(c.Slot(), m, sampling)
 	if m.Peer != "" && !m.Neutral {
 		d.peers.Observe(m.Peer, bind.Work{Primitive: c.Slot().Primitive, Option: m.Option}, m.Class, m.Total, m.At)
 	}

@@ -25,6 +25,10 @@ const (
 	maxKnown = 4096
 )
 
+// distanceAxis is for how much longer an option takes here than elsewhere. Providers
+// are slow and fast by the hour; how far a device is from them hardly changes.
+var distanceAxis = estimate.Axis{HalfLife: 7 * 24 * time.Hour, Clip: true}
+
 // Key names what is measured: the same model may answer a chat and an embedding
 // at quite different speeds.
 type Key struct {
@@ -35,9 +39,13 @@ type Key struct {
 // Sample is one finished attempt of this device that says something about the
 // option: a request of its own, or a probe.
 type Sample struct {
-	OK   bool
-	Took time.Duration // to the end of the answer, or to the failure
-	At   time.Time
+	OK      bool
+	Took    time.Duration // to the end of the answer, or to the failure
+	At      time.Time
+	Suspect bool // the option was marked so: how it went says nothing of its usual reliability
+
+	// Hub is what the chain said of the time to an answer; 0: nothing.
+	Hub time.Duration
 }
 
 // Record is what this device knows of one key: counts and values only.
@@ -45,6 +53,7 @@ type Record struct {
 	Latency     estimate.Estimate // seconds, given success
 	Failure     estimate.Estimate // seconds, given failure
 	Reliability estimate.Estimate // share of successes
+	Distance    estimate.Estimate // own time over the hub's at that moment, as a logarithm
 	Last        chain.Instant     // of the newest attempt; 0: none
 	LastOK      bool              // how it ended
 	Probed      chain.Instant     // of the newest probe; 0: none
@@ -90,11 +99,17 @@ func (b *Book) Observe(k Key, s Sample) {
 	if s.OK {
 		share, to = 1, &r.Latency
 	}
-	if e, err := estimate.ReliabilityAxis().Observe(r.Reliability, share, 1, s.At); err == nil {
+	if e, err := estimate.ReliabilityAxis().Observe(r.Reliability, share, 1, s.At); err == nil && !s.Suspect {
 		r.Reliability = e
 	}
 	if e, err := estimate.LatencyAxis().Observe(*to, math.Max(s.Took.Seconds(), 0.001), 1, s.At); err == nil {
 		*to = e
+	}
+	if s.OK && s.Hub > 0 {
+		ratio := math.Max(s.Took.Seconds(), 0.001) / (s.Hub.Seconds() / estimate.Correction(deviation(&r.Latency)))
+		if e, err := distanceAxis.Observe(r.Distance, math.Log(ratio), 1, s.At); err == nil {
+			r.Distance = e
+		}
 	}
 	if at := chain.InstantOf(s.At); at >= r.Last {
 		r.Last, r.LastOK = at, s.OK

@@ -289,6 +289,49 @@ func TestADistantDevice(t *testing.T) {
 }
 
 // noise is log-normal around 1.
+// TestADistanceIsRemembered: what a device measured of an option long ago is worth
+// nothing by itself, for the provider may have changed since. How much farther the
+// device is from it than others still holds.
+func TestADistanceIsRemembered(t *testing.T) {
+	w := newWorld(t, "a p=.99 s=2 | b p=.99 s=2")
+	hub := 2 * time.Second
+	for range 30 {
+		w.now = w.now.Add(10 * time.Minute)
+		w.book.Observe(key("b"), delta.Sample{OK: true, Took: time.Second, At: w.now, Hub: hub})
+	}
+	seconds := func() float64 {
+		for _, r := range w.book.Explain(&w.view, w.now) {
+			if r.Option == "b" {
+				return r.Own.Latency
+			}
+		}
+		return 0
+	}
+	near := seconds()
+	w.now = w.now.Add(4 * 24 * time.Hour)
+	for i := range w.view.Options {
+		w.view.Options[i].Cost.Latency *= 3
+	}
+	if later := seconds() / 3; later > 1.3*near {
+		t.Errorf("%.2f of the hub's value then, %.2f four days later", near/2, later/2)
+	}
+}
+
+// A failure while the option is marked leaves no bad name behind.
+func TestASuspectFailureIsTheMarksMatter(t *testing.T) {
+	w := newWorld(t, "a p=.99 s=1 | b p=.99 s=3")
+	for range 30 {
+		w.request("a", true, time.Second)
+	}
+	for range 20 {
+		w.now = w.now.Add(time.Minute)
+		w.book.Observe(key("a"), delta.Sample{Took: time.Second, At: w.now, Suspect: true})
+	}
+	if rows := w.book.Explain(&w.view, w.now); rows[0].Option != "a" || rows[0].Own.Reliability < .95 {
+		t.Errorf("%+v", rows[0])
+	}
+}
+
 func noise(r *rand.Rand) float64 { return exp(.35 * r.NormFloat64()) }
 
 func TestItSurvivesARestart(t *testing.T) {

@@ -2,6 +2,8 @@ package delta
 
 import (
 	"cmp"
+	"hash/fnv"
+	"math"
 	"slices"
 	"time"
 
@@ -13,7 +15,7 @@ const (
 	optimism  = 2.0            // standard errors by which an option is given the benefit of the doubt
 	stale     = 24 * time.Hour // without a sample, after which an option gets one whatever its price
 	conserved = 0.8            // share of a quota, from which an option under it is never explored
-	unknown   = 4              // observations of the fleet below which an option counts as unused
+	unknown   = 16             // observations of the fleet below which the prior still has too much of a say
 )
 
 // Reason says why an option is probed.
@@ -37,6 +39,11 @@ type Choice struct {
 type Idle struct {
 	Busy bool          // a request is under way
 	For  time.Duration // since the end of the last request
+	// Fleet is how many devices share the chains, as far as is known, and Lot is this
+	// one's place among them, 0 to 1: they take turns with what nothing but curiosity
+	// asks for. A fleet of 0 counts as 1.
+	Fleet int
+	Lot   float64
 	// Used gives the share of the tightest quota of an option that is spent, 0
 	// to 1. If nil, no option has one.
 	Used func(*chain.Option) float64
@@ -119,14 +126,16 @@ func (c *candidate) before(o *candidate) bool {
 // out: requests measure it. A slot's peers are measured by use as well.
 func (b *Book) candidates(v *View, d Idle, now time.Time) (list []candidate) {
 	s := b.look(v, now)
-	front := true
+	front, least := true, 0.0
 	for _, at := range s.order {
 		o, x := &v.Options[at], &s.priced[at]
 		if !x.usable || o.Kind == chain.Peer {
 			continue
 		}
 		r, first := b.known(v, o.ID), front
-		front = false
+		if first {
+			front, least = false, x.index
+		}
 		switch {
 		case !slices.ContainsFunc(v.Rules.Explore, func(p string) bool { return chain.Match(p, string(o.ID)) }):
 		case d.Can != nil && !d.Can(v.Slot, o), d.Used != nil && d.Used(o) > conserved:
@@ -137,15 +146,54 @@ func (b *Book) candidates(v *View, d Idle, now time.Time) (list []candidate) {
 			switch {
 			case o.Cost.Suspect() && !x.ignored:
 				c.Reason, c.value = IsSuspect, float64(tried)
-			case !first && age >= stale && o.Cost.Weight < unknown:
-				c.Reason, c.rank, c.value = IsStale, 1, float64(tried)
-			case !first:
-				c.Reason, c.rank, c.value = Optimistic, 2, x.index-optimism*x.spread
-			default:
+			case first:
 				continue
+			case o.Cost.Weight < unknown && age >= stale && d.turn(o.ID, wanted(o, x, least), now):
+				c.Reason, c.rank, c.value = IsStale, 1, float64(tried)
+			default: // what could not be better if all went well teaches nothing
+				if c.Reason, c.rank, c.value = Optimistic, 2, x.index-optimism*x.doubt; c.value >= least {
+					continue
+				}
 			}
 			list = append(list, c)
 		}
 	}
 	return list
+}
+
+// Samples of the whole fleet a day of what it knows too little of.
+const (
+	ofHopeful  = 48 // keeps a weight of about unknown
+	ofHopeless = 1
+)
+
+// wanted is how many samples of an option the fleet should take a day. One whose price
+// and quality alone cost more than least, the index in front, could not stand there
+// however fast and reliable it is.
+func wanted(o *chain.Option, x *priced, least float64) int {
+	if float64(o.Cost.Beside)-x.credit < least {
+		return ofHopeful
+	}
+	return ofHopeless
+}
+
+// LotOf gives a device's place among others, 0 to 1.
+func LotOf(p chain.PeerID) float64 { return share(string(p)) }
+
+// share spreads names evenly between 0 and 1.
+func share(name string) float64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	x := h.Sum64() // its upper bits hardly hang on the last characters
+	x = (x ^ x>>32) * 0x9e3779b97f4a7c15
+	return float64(x>>11) / (1 << 53)
+}
+
+// turn reports whether this device is among the few that sample an option today. The
+// lots that are drawn move on each day by the golden section, so that all take turns.
+func (d *Idle) turn(id chain.OptionID, few int, now time.Time) bool {
+	day := float64(now.Unix() / int64(stale/time.Second))
+	_, drawn := math.Modf(share(string(id)) + float64(day*0.6180339887498949))
+	_, off := math.Modf(1 + d.Lot - drawn)
+	return off*float64(max(d.Fleet, 1)) < float64(few)
 }

@@ -1,6 +1,7 @@
 package delta_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -23,18 +24,20 @@ func TestWhatIsExplored(t *testing.T) {
 		{"the most optimistic that is not in front", "a p=.99 s=1 | b p=.9 s=3 | c p=.99 s=2 | d p=.99 s=9", nil, idle, "c optimistic"},
 		{"peers are measured by use", "a p=.99 s=1 | peer p=.99 s=1 | c p=.99 s=2", nil, idle, "c optimistic"},
 		{"a suspect before all, even in front", "a p=.2 s=1 | b p=.9 s=3", func(w *world) { w.view.Options[0].Cost.Usual = 990000 }, idle, "a suspect"},
-		{"what nobody used for a day, whatever its price", "a p=.99 s=1 | b p=.99 s=1.1 | c p=.99 s=90 call=3", func(w *world) {
+		{"what the fleet knows little of, whatever its price", "a p=.99 s=1 | b p=.99 s=1.1 | c p=.99 s=90 call=3", func(w *world) {
 			w.view.Options[2].Cost.Weight = 1
 			w.view.Options[2].Cost.Beside = 3_000_000
 		}, idle, "c stale"},
+		{"not what is known well and is worse at its best", "a p=.99 s=1 | b p=.99 s=30", nil, idle, ""},
+		{"what is known well of others, and might be near", "a p=.99 s=1 | b p=.99 s=30 | c p=.99 s=1.2", nil, idle, "c optimistic"},
 		{"not while busy", "a p=.99 s=1 | b p=.9 s=3", nil, delta.Idle{Busy: true, For: long}, ""},
 		{"not so soon after a request", "a p=.99 s=1 | b p=.9 s=3", nil, delta.Idle{For: 59 * time.Second}, ""},
 		{"not where it is off", "a p=.99 s=1 | b p=.9 s=3", func(w *world) { w.view.Rules.NoExploration = true }, idle, ""},
-		{"only what the allowance names", "a p=.99 s=1 | b/x p=.99 s=1 | c/x p=.9 s=3", func(w *world) { w.view.Rules.Explore = []string{"c/*"} }, idle, "c/x optimistic"},
-		{"not what is nearly used up", "a p=.99 s=1 | b p=.99 s=1 | c p=.9 s=3", nil, delta.Idle{For: long, Used: func(o *chain.Option) float64 {
+		{"only what the allowance names", "a p=.99 s=1 | b/x p=.99 s=1 | c/x p=.99 s=1.2", func(w *world) { w.view.Rules.Explore = []string{"c/*"} }, idle, "c/x optimistic"},
+		{"not what is nearly used up", "a p=.99 s=1 | b p=.99 s=1 | c p=.99 s=1.2", nil, delta.Idle{For: long, Used: func(o *chain.Option) float64 {
 			return map[chain.OptionID]float64{"b": .81, "c": .79}[o.ID]
 		}}, "c optimistic"},
-		{"not what there is no probe for", "a p=.99 s=1 | b p=.99 s=1 | c p=.9 s=3", nil, delta.Idle{For: long, Can: func(_ chain.Slot, o *chain.Option) bool { return o.ID != "b" }}, "c optimistic"},
+		{"not what there is no probe for", "a p=.99 s=1 | b p=.99 s=1 | c p=.99 s=1.2", nil, delta.Idle{For: long, Can: func(_ chain.Slot, o *chain.Option) bool { return o.ID != "b" }}, "c optimistic"},
 		{"nothing but the one in front", "a p=.99 s=1", nil, idle, ""},
 	} {
 		w := newWorld(t, c.chain)
@@ -102,4 +105,41 @@ func TestAllowance(t *testing.T) {
 			t.Fatalf("%d probes in %s at %g an hour", probes, w.now.Sub(start), per)
 		}
 	})
+}
+
+// TestTheFleetTakesTurns: an option that could not stand in front is sampled by one
+// device of a fleet a day, one that could by a few dozen; all devices have their turn.
+func TestTheFleetTakesTurns(t *testing.T) {
+	const fleet, days = 400, 40
+	for _, c := range []struct {
+		name        string
+		beside      chain.MicroUSD
+		least, most float64 // samples a day
+	}{
+		{"dear", 1_000_000, 0.5, 2}, {"cheap", 0, 40, 56},
+	} {
+		probes, devices := 0, 0
+		for i := range fleet {
+			w := newWorld(t, "a p=.99 s=1 | b p=.99 s=30")
+			w.view.Options[1].Cost.Weight, w.view.Options[1].Cost.Beside = 3, c.beside
+			d := idle
+			d.Fleet, d.Lot = fleet, delta.LotOf(chain.PeerID(fmt.Sprintf("device %d", i)))
+			mine := 0
+			for range days {
+				w.now = w.now.Add(25 * time.Hour)
+				if x, ok := w.book.Explore([]delta.View{w.view}, d, w.now); ok && x.Reason == delta.IsStale {
+					w.book.Probed(x, w.now)
+					mine++
+				}
+			}
+			if probes += mine; mine > 0 {
+				devices++
+			}
+		}
+		each := float64(probes) / days
+		t.Logf("%s: %.1f samples a day, of %d devices", c.name, each, devices)
+		if each < c.least || each > c.most {
+			t.Errorf("%s: %.1f samples a day, want %g to %g", c.name, each, c.least, c.most)
+		}
+	}
 }

@@ -23,6 +23,7 @@ type KeptRecord struct {
 	Latency     estimate.Estimate `json:"latency"`
 	Failure     estimate.Estimate `json:"failure"`
 	Reliability estimate.Estimate `json:"reliability"`
+	Distance    estimate.Estimate `json:"distance"`
 	Last        chain.Instant     `json:"last,omitempty"`
 	LastOK      bool              `json:"last_ok,omitempty"`
 	Probed      chain.Instant     `json:"probed,omitempty"`
@@ -45,7 +46,7 @@ func (b *Book) Keep(now time.Time) (Kept, bool) {
 			delete(b.records, key)
 			continue
 		}
-		k.Records = append(k.Records, KeptRecord{key.Primitive, key.Option, r.Latency, r.Failure, r.Reliability, r.Last, r.LastOK, r.Probed})
+		k.Records = append(k.Records, KeptRecord{key.Primitive, key.Option, r.Latency, r.Failure, r.Reliability, r.Distance, r.Last, r.LastOK, r.Probed})
 	}
 	slices.SortFunc(k.Records, func(a, b KeptRecord) int {
 		return cmp.Or(cmp.Compare(a.Primitive, b.Primitive), cmp.Compare(a.Option, b.Option))
@@ -61,10 +62,10 @@ func (b *Book) Restore(k Kept, now time.Time) {
 		b.probed = k.Probed
 	}
 	for _, r := range k.Records {
-		newest := max(r.Last, r.Probed, r.Latency.Newest, r.Failure.Newest, r.Reliability.Newest)
+		newest := max(r.Last, r.Probed, r.Latency.Newest, r.Failure.Newest, r.Reliability.Newest, r.Distance.Newest)
 		if r.Option == "" || newest > latest || len(b.records) >= maxKnown {
 			continue
 		}
-		b.records[Key{r.Primitive, r.Option}] = &Record{r.Latency, r.Failure, r.Reliability, r.Last, r.LastOK, r.Probed}
+		b.records[Key{r.Primitive, r.Option}] = &Record{r.Latency, r.Failure, r.Reliability, r.Distance, r.Last, r.LastOK, r.Probed}
 	}
 }

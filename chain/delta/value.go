@@ -22,6 +22,7 @@ type value struct {
 	p, latency, failure float64
 	deviation           float64 // of the latency, in log units
 	weightP, weightL    float64 // observations behind p and the latency, the prior's among them
+	hubL, ownL          float64 // the fleet's and this device's own, of the latency
 	own                 bool    // some of it is this device's
 	ignored             bool    // a suspect mark that own success outweighs
 }
@@ -31,7 +32,7 @@ func (v *value) known() bool { return v.own || v.ignored }
 
 // hub is what the chain says of an option.
 func hub(c *chain.Cost) value {
-	v := value{p: c.Reliability.Share(), latency: c.Latency.Duration().Seconds(), failure: c.FailureLatency.Duration().Seconds(),
+	v := value{hubL: float64(c.Weight), p: c.Reliability.Share(), latency: c.Latency.Duration().Seconds(), failure: c.FailureLatency.Duration().Seconds(),
 		deviation: startDeviation, weightP: float64(c.Weight) + estimate.PriorWeight, weightL: float64(c.Weight) + estimate.PriorWeight}
 	if v.p == 0 {
 		v.p = defaultReliability
@@ -43,6 +44,14 @@ func hub(c *chain.Cost) value {
 		v.failure = v.latency
 	}
 	return v
+}
+
+// deviation is that of a time, also of one that was never measured.
+func deviation(e *estimate.Estimate) float64 {
+	if e.Samples == 0 {
+		return startDeviation
+	}
+	return e.Deviation
 }
 
 // ignores reports whether r outweighs a suspect mark at now: this device's own
@@ -63,16 +72,21 @@ func (r *Record) value(c *chain.Cost, now time.Time) value {
 	}
 	reliability, latency := estimate.ReliabilityAxis(), estimate.LatencyAxis()
 	if r.Reliability.Samples >= Enough && !marked {
-		v.p = reliability.Value(r.Reliability, v.p, now)
-		v.weightP, v.own = reliability.Weight(r.Reliability, now)+estimate.PriorWeight, true
+		own, all := reliability.Weight(r.Reliability, now), math.Max(v.weightP/2, estimate.PriorWeight)
+		v.p = (own*r.Reliability.Mean + all*v.p) / (own + all)
+		v.weightP, v.own = own+all, true
 	}
 	expected := func(e estimate.Estimate, prior float64) float64 {
 		return latency.Expected(e, prior/estimate.Correction(e.Deviation), now)
 	}
+	v.ownL = distanceAxis.Weight(r.Distance, now)
 	if r.Latency.Samples >= Enough {
+		// What was not measured for long is expected to be as far from the hub's value
+		// as it always was.
+		v.latency *= math.Exp(distanceAxis.Value(r.Distance, 0, now))
 		v.latency = expected(r.Latency, v.latency)
 		v.deviation, v.own = r.Latency.Deviation, true
-		v.weightL = latency.Weight(r.Latency, now) + estimate.PriorWeight
+		v.weightL = math.Max(v.ownL, latency.Weight(r.Latency, now)) + estimate.PriorWeight
 	}
 	if r.Failure.Samples >= Enough {
 		v.failure, v.own = expected(r.Failure, v.failure), true
@@ -88,6 +102,7 @@ type priced struct {
 	credit float64
 	index  float64
 	spread float64 // standard error of the index
+	doubt  float64 // the same, with what this device cannot know of an option that others measured
 	usable bool
 }
 
@@ -101,6 +116,10 @@ func price(o *chain.Option, v value, w chain.Weights) priced {
 	ofLatency := second * v.latency * sigma * v.deviation / math.Sqrt(v.weightL)
 	ofP := x.F / (v.p * v.p) * math.Sqrt(v.p*(1-v.p)/v.weightP)
 	x.spread = math.Hypot(ofLatency, ofP)
+	// What the fleet knows well is still a guess for a device that never tried it: it
+	// may be nearer to it, or farther.
+	ofDistance := second * v.latency * sigma * v.deviation * math.Sqrt(1/(v.ownL+estimate.PriorWeight)+1/(v.hubL+estimate.PriorWeight))
+	x.doubt = math.Hypot(ofDistance, ofP)
 	return x
 }
 

@@ -135,7 +135,9 @@ func (b *Book) segment(s Segment) uint16 {
 }
 
 // Count takes in exact counts: how often the option answered, and how often it
-// failed, up to a moment.
+// failed, up to a moment. What is said of an option while it is suspect changes the
+// totals alone: the mark speaks for an outage, and must leave no bad name behind that
+// outlasts it by days where nobody uses the option.
 func (t Batch) Count(k Key, successes, failures uint64, at time.Time) {
 	if successes == 0 && failures == 0 {
 		return
@@ -146,7 +148,9 @@ func (t Batch) Count(k Key, successes, failures uint64, at time.Time) {
 	}
 	r.Successes = add(r.Successes, successes)
 	r.Failures = add(r.Failures, failures)
-	c.count(float64(successes), float64(failures), chain.InstantOf(at))
+	if _, _, suspect := t.book.Suspect(k, t.now); !suspect {
+		c.count(float64(successes), float64(failures), chain.InstantOf(at))
+	}
 }
 
 // add stops at the largest number.

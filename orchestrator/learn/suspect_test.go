@@ -104,3 +104,34 @@ func TestSybilsDoNotMark(t *testing.T) {
 		t.Error("a young fleet sees no outage")
 	}
 }
+
+// An outage leaves no bad name behind: what is counted while an option is marked does
+// not enter its reliability, which nobody would mend for days, but all totals.
+func TestAnOutageLeavesNoBadName(t *testing.T) {
+	b := NewBook()
+	say := func(good, bad uint64, at time.Time) {
+		for i := range 10 {
+			in := b.Batch(Reporter{Peer: chain.PeerID(strconv.Itoa(i))}, at)
+			in.Count(key, good, bad, at)
+			in.Last(key, good > 0, at)
+		}
+	}
+	at := now.Add(-2 * time.Hour)
+	say(20, 0, at)
+	before := b.Estimates(key, Segment{}, prior, at).Reliability
+	at = at.Add(15 * time.Minute) // else it takes six of ten until they are more than half
+	for range 10 {
+		at = at.Add(5 * time.Minute)
+		say(0, 3, at)
+		if _, _, suspect := b.Suspect(key, at); !suspect {
+			t.Fatal("not suspect")
+		}
+	}
+	at = at.Add(20 * time.Minute) // nobody tries it any more
+	if after := b.Estimates(key, Segment{}, prior, at).Reliability; before.Value-after.Value > 0.05 {
+		t.Errorf("%.3f before the outage, %.3f after it", before.Value, after.Value)
+	}
+	if good, bad := b.Totals(key); good != 200 || bad != 300 {
+		t.Errorf("totals %d, %d", good, bad)
+	}
+}

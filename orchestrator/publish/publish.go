@@ -6,6 +6,7 @@
 package publish
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -148,6 +149,9 @@ type Prepared struct {
 	bytes      []byte
 	cid        chain.CID
 	input      string
+
+	keptFor chain.CID // the body whose order kept has
+	kept    *shared
 }
 
 // Prepare makes the bytes of an offer; the arguments are those of Offer.
@@ -156,7 +160,7 @@ func Prepare(r resolve.Resolution, rules chain.Rules, input string) (*Prepared, 
 	if err != nil {
 		return nil, fmt.Errorf("publish %s: %w", r.Slot, err)
 	}
-	return &Prepared{r, bytes, chain.CIDOf(bytes), input}, nil
+	return &Prepared{resolution: r, bytes: bytes, cid: chain.CIDOf(bytes), input: input}, nil
 }
 
 // OfferPrepared is Offer for a slot of the same primitive as was prepared for.
@@ -181,7 +185,37 @@ func (p *Press) OfferPrepared(slot chain.Slot, o *Prepared, now time.Time) (Outc
 	if due := p.Due(slot, now); now.Before(due) {
 		return Outcome{Again: due}, nil
 	}
+	if reason == Estimate { // the new figures, in the order that stands
+		var err error
+		if bytes, cid, err = o.inOrderOf(p.bodies[e.Body]); err != nil {
+			return Outcome{}, fmt.Errorf("publish %s: %w", slot, err)
+		}
+	}
 	return p.publish(slot, bytes, cid, input, reason, now)
+}
+
+// inOrderOf gives the bytes of an offer with its options in the order of a body that is
+// published: another order that saves next to nothing is not worth what it stirs up on
+// the devices. Slots that are alike share the result.
+func (o *Prepared) inOrderOf(was *shared) ([]byte, chain.CID, error) {
+	if o.kept != nil && o.keptFor == was.cid {
+		return o.kept.bytes, o.kept.cid, nil
+	}
+	body, err := chain.DecodeBody(o.bytes)
+	if err != nil {
+		return nil, "", err
+	}
+	place := make(map[chain.OptionID]int, len(was.body.Options))
+	for i := range was.body.Options {
+		place[was.body.Options[i].ID] = i
+	}
+	slices.SortStableFunc(body.Options, func(a, b chain.Option) int { return cmp.Compare(place[a.ID], place[b.ID]) })
+	bytes, err := encode(body)
+	if err != nil {
+		return nil, "", err
+	}
+	o.keptFor, o.kept = was.cid, &shared{cid: chain.CIDOf(bytes), bytes: bytes}
+	return o.kept.bytes, o.kept.cid, nil
 }
 
 // noted gives an issue under another input that led to the same body.

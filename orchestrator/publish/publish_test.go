@@ -138,6 +138,36 @@ func TestSequenceIsDurableFirst(t *testing.T) {
 	}
 }
 
+// An estimate that moved is published in the order that stands, unless another one
+// saves something: devices have no reason to be stirred up.
+func TestTheOrderThatStandsIsKept(t *testing.T) {
+	p, _, _ := press(t)
+	order := func() (ids []chain.OptionID) {
+		e, _ := p.Edition(home)
+		body, _ := p.Content(e.Body)
+		for _, o := range body.Options {
+			ids = append(ids, o.ID)
+		}
+		return ids
+	}
+	now := start
+	for _, c := range []struct {
+		world  world
+		reason Reason
+		first  chain.OptionID
+	}{
+		{world{1, 1.1, 0.95}, First, "a/m"},
+		{world{1.301, 1.3, 0.95}, Estimate, "a/m"}, // b is better by less than 0.3 %
+		{world{1.301, 1.2, 0.95}, Order, "b/m"},
+	} {
+		out, err := p.Offer(c.world.resolution(home), chain.Rules{}, "i", now)
+		if err != nil || out.Reason != c.reason || order()[0] != c.first {
+			t.Errorf("%v: %+v, %v, order %v; want %s, %s first", c.world, out, err, order(), c.reason, c.first)
+		}
+		now = now.Add(2 * time.Minute)
+	}
+}
+
 // TestSharedBodies: scopes that resolve to the same share one body, and it goes
 // with the last of them.
 func TestSharedBodies(t *testing.T) {

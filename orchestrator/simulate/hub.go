@@ -44,10 +44,12 @@ type ceiling struct {
 
 // edition is a chain as it was published.
 type edition struct {
-	view   delta.View
-	places []int // of its options
-	bytes  int
-	number int
+	view    delta.View
+	places  []int           // of its options
+	suspect []bool          // by place
+	latency []time.Duration // by place
+	bytes   int
+	number  int
 }
 
 // numbers is a sequence that outlives nothing.
@@ -155,8 +157,11 @@ func (h *hub) look() {
 // publish makes an edition and tells the devices.
 func (h *hub) publish(r resolve.Resolution, options []chain.Option, rules chain.Rules, body chain.CID, bytes int) {
 	e := &edition{view: delta.View{Slot: slot, Body: body, Options: options, Rules: rules.WithDefaults()}, bytes: bytes}
+	e.suspect, e.latency = make([]bool, len(h.s.w.options)), make([]time.Duration, len(h.s.w.options))
 	for i := range options {
-		e.places = append(e.places, h.s.places[options[i].ID])
+		at := h.s.places[options[i].ID]
+		e.places, e.suspect[at] = append(e.places, at), options[i].Cost.Suspect()
+		e.latency[at] = options[i].Cost.Latency.Duration()
 	}
 	h.plan = escalate.NewPlan(body, r.Options, r.Withheld, r.Priced, r.Terms(), escalate.DefaultLimits())
 	if h.edition != nil {

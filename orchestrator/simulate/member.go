@@ -29,6 +29,7 @@ type member struct {
 	purse    *purse.Purse
 	reporter learn.Reporter
 	hooks    walk.Hooks
+	probing  walk.Hooks
 
 	held    *edition // the chain in force here
 	of      *edition // that options was made of
@@ -87,10 +88,12 @@ func newProduct(s *sim) *product {
 		m := &member{d: d, hub: p.hub, random: stream(s.s.Seed, "member", d.number), book: delta.New(), purse: purse.New(), held: p.hub.edition, newsDue: -1,
 			reporter: learn.Reporter{Peer: d.id(), Since: old}}
 		m.out.counts = make([]counts, len(s.w.options))
-		m.hooks = walk.Hooks{Measure: m.measured}
+		m.hooks = walk.Hooks{Measure: func(x walk.Measurement) { m.measured(x, m.held.view.Rules.Sampling.Share()) }}
 		if len(p.hub.ceilings) > 0 {
 			m.hooks.Reserve = m.reserve
 		}
+		m.probing = m.hooks
+		m.probing.Measure = func(x walk.Measurement) { m.measured(x, 1) }
 		p.members = append(p.members, m)
 		m.visitAfter(0.001, 1)
 		s.at(moment(m.random.Float64()*float64(time.Hour)), dueProbe, d, nil)
@@ -153,17 +156,17 @@ func (m *member) ordered() []chain.Option {
 }
 
 // measured takes in an attempt of this device's own.
-func (m *member) measured(x walk.Measurement) {
+func (m *member) measured(x walk.Measurement, sampling float64) {
 	if x.Neutral || x.Class != chain.OK && !x.Class.Blames() {
 		return
 	}
 	ok, i := x.Class == chain.OK, m.s().places[x.Option]
-	m.book.Observe(delta.Key{Primitive: slot.Primitive, Option: x.Option}, delta.Sample{OK: ok, Took: x.Total, At: x.At})
+	m.book.Observe(delta.Key{Primitive: slot.Primitive, Option: x.Option}, delta.Sample{OK: ok, Took: x.Total, At: x.At, Suspect: m.held.suspect[i], Hub: m.held.latency[i]})
 	c := &m.out.counts[i]
 	m.out.used, c.lastOK = true, ok
 	if ok {
 		c.good++
-		if m.random.Float64() >= m.held.view.Rules.Sampling.Share() {
+		if m.random.Float64() >= sampling {
 			return
 		}
 	} else {
@@ -326,7 +329,7 @@ func (m *member) explore() {
 		again = s.now + moment(v.Rules.Idle.Duration()) - idle
 	default:
 		m.linked()
-		choice, ok := m.book.Explore([]delta.View{m.held.view}, delta.Idle{For: time.Duration(idle), Used: m.usedOf}, s.time())
+		choice, ok := m.book.Explore([]delta.View{m.held.view}, delta.Idle{For: time.Duration(idle), Fleet: len(s.devices), Lot: (float64(m.d.number) + 0.5) / float64(len(s.devices)), Used: m.usedOf}, s.time())
 		if again = s.now + moment(10*time.Minute); !ok {
 			break
 		}
@@ -334,7 +337,7 @@ func (m *member) explore() {
 		again = s.now + moment(pause)
 		for i := range v.Options {
 			if v.Options[i].ID == choice.Option {
-				s.probe(m.d, walk.Plan{Options: v.Options[i : i+1], Rules: v.Rules, Budget: 2 * time.Minute, Attempts: 1, Hooks: m.hooks})
+				s.probe(m.d, walk.Plan{Options: v.Options[i : i+1], Rules: v.Rules, Budget: 2 * time.Minute, Attempts: 1, Hooks: m.probing})
 			}
 		}
 	}

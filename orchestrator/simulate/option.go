@@ -22,6 +22,6 @@ func (w *world) option(i int) chain.Option {
 
 // rules are those of the simulated chain.
 func (s *Scenario) rules() chain.Rules {
-	r := chain.Rules{Sampling: chain.PPMOf(s.Rules.Sampling), Exploration: chain.PPMOf(s.Rules.Exploration), NoExploration: s.Rules.NoExploration}
-	return r
+	return chain.Rules{Sampling: chain.PPMOf(s.Rules.Sampling), Exploration: chain.PPMOf(s.Rules.Exploration), NoExploration: s.Rules.NoExploration || s.Rules.Exploration == 0,
+		Reorder: chain.PPMOf(s.Rules.Reorder)}
 }

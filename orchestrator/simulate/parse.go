@@ -210,7 +210,7 @@ func defaults() *Scenario {
 		Fleet:   Fleet{Devices: 200, Least: 1, Most: 60, Night: 0.2, Spread: 0.25, Distance: 0.35},
 		Weights: Weights{Second: 200, Failure: 5000, Quality: 2000, Exhausted: 20000},
 		Profile: Profile{Input: 1000, Output: 300},
-		Rules:   Rules{Sampling: 0.1, Exploration: 0.3},
+		Rules:   Rules{Sampling: 0.1, Exploration: 0.3, Reorder: 0.1},
 		Storm:   Storm{Option: 20 * time.Minute, Domain: 40 * time.Minute},
 	}
 }
@@ -253,7 +253,8 @@ func (c *checker) check() {
 	}
 	c.within("profile.input", float64(s.Profile.Input), 0, 1e6)
 	c.within("profile.output", float64(s.Profile.Output), 0, 1e6)
-	c.within("rules.sampling", s.Rules.Sampling, 0, 1)
+	c.within("rules.sampling", s.Rules.Sampling, 0.001, 1)
+	c.within("rules.reorder", s.Rules.Reorder, 0.001, 1)
 	c.within("rules.exploration", s.Rules.Exploration, 0, 60)
 	c.options()
 	for i := range f.Far {

@@ -41,6 +41,7 @@ type Outcome struct {
 	Editions    float64   `json:"editions"`     // a day: chains
 	Protests    uint64    `json:"protests"`     // requests whose chain was exhausted asked the hub
 	Extensions  uint64    `json:"extensions"`   // and got an option
+	Probing     float64   `json:"probing"`      // part of the cost: what probes were billed
 	Probes      uint64    `json:"probes"`
 	Bytes       float64   `json:"bytes"` // a device and day, to and from the hub
 	Ceilings    []Account `json:"ceilings,omitempty"`
@@ -147,7 +148,7 @@ func (t *tally) outcome(s *sim, name string) Outcome {
 	o := Outcome{Policy: name, Requests: t.requests, Cost: (t.cost + t.probing) / n, Seconds: t.waits / n, P50: t.latency.quantile(0.5), P95: t.latency.quantile(0.95),
 		Success: float64(t.answered) / n, Attempts: float64(t.attempts) / n, Best: float64(t.best) / n, Dead: float64(t.dead) / n, DeadLate: float64(t.deadLate) / n,
 		Orders: float64(t.orders) / each, OwnReorders: float64(t.ownReorders) / each, HubReorders: float64(t.hubReorders) / days, Editions: float64(t.editions) / days,
-		Protests: t.protests, Extensions: t.extensions, Probes: t.probes, Bytes: float64(t.bytes) / float64(len(s.devices)) / days, Series: t.series}
+		Protests: t.protests, Extensions: t.extensions, Probes: t.probes, Probing: t.probing / n, Bytes: float64(t.bytes) / float64(len(s.devices)) / days, Series: t.series}
 	for _, a := range t.accounts {
 		o.Ceilings = append(o.Ceilings, *a)
 	}
