@@ -103,15 +103,15 @@ func (r attempts) Run(ctx context.Context, a walk.Attempt, emit func(walk.Chunk)
 	return r.j.foreign.d.attempt(ctx, &r.j.request, a, emit)
 }
 
-// deliver sends what the walk lets through. Of what came together the last is what
-// made it leave: only that is sure to be output.
+// deliver sends what the walk lets through. It holds back what is no output until
+// some is there, so that all of it counts as output to the submitter, whose own walk
+// would drop what does not beyond the first few pieces.
 func (j *job) deliver(_ walk.Attempt, data [][]byte, emit exec.Emit) error {
 	if j.first == 0 {
 		j.first = time.Since(j.began)
 	}
 	for i, b := range data {
-		last := i == len(data)-1
-		if err := emit(b, last, !last); err != nil {
+		if err := emit(b, true, i < len(data)-1); err != nil {
 			return err
 		}
 		j.answer.Add(b)
