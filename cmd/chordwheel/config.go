@@ -30,6 +30,8 @@ const (
 	devMeshPort   = 7412
 	dashboardPort = 7400
 	authorityPort = 7443
+
+	authorityPortText = "7443"
 )
 
 // maxConfig bounds a config.yaml; real ones are below a kilobyte.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh"
 	"github.com/chordwheel/chordwheel/orchestrator"
+	"github.com/chordwheel/chordwheel/orchestrator/audit"
 	"github.com/chordwheel/chordwheel/orchestrator/catalog"
 	"github.com/chordwheel/chordwheel/orchestrator/dashboard"
 	"github.com/chordwheel/chordwheel/store"
@@ -44,10 +46,14 @@ type hub struct {
 	content []byte // of the catalogue file, as it was read last
 	usual   func() // lets as much garbage gather as usual
 
-	webListener, socket net.Listener
-	web, control        *http.Server
-	cancel              context.CancelFunc
-	group               sync.WaitGroup
+	audit       *audit.Service
+	certificate tls.Certificate
+	pin         []byte // SHA-256 of certificate
+
+	webListener, socket, authorityListener net.Listener
+	web, control, authority                *http.Server
+	cancel                                 context.CancelFunc
+	group                                  sync.WaitGroup
 }
 
 // openHub opens the data directory and builds the parts over it. Nothing
@@ -83,10 +89,13 @@ func openHub(o hubOptions) (h *hub, err error) {
 	if h.mesh, err = orchestrator.MeshID(h.dir); err != nil {
 		return nil, err
 	}
+	if err := h.openServices(key); err != nil {
+		return nil, err
+	}
 	h.Hub, err = orchestrator.New(orchestrator.Config{
 		Key: key, Mesh: h.mesh, Catalogue: declared, Log: o.log, Version: version, Name: o.config.Name,
 		Storage: orchestrator.Storage{Bucket: func(name string) orchestrator.Bucket { return h.db.Bucket(name) }, Files: h.dir},
-		Addrs:   func() []string { return h.node.Addrs() },
+		Addrs:   func() []string { return h.node.Addrs() }, Authority: func() (string, []byte) { return h.authorityURL(), h.pin },
 	})
 	if err != nil {
 		return nil, err
@@ -105,6 +114,9 @@ func (h *hub) start(ctx context.Context) (err error) {
 	if h.webListener, err = listenTCP("web", h.options.config.Web, h.options.nextPort, h.options.say); err != nil {
 		return err
 	}
+	if err := h.listenAuthority(); err != nil { // before devices come, who are told where it is
+		return err
+	}
 	if h.socket, err = listenControl(h.options.dir); err != nil {
 		return err
 	}
@@ -121,6 +133,8 @@ func (h *hub) start(ctx context.Context) (err error) {
 	h.web, h.control = httpServer(pages.Web(h.options.config.Hosts, h.options.config.Origins), h.log), httpServer(pages.Socket(), h.log)
 	h.serve("dashboard", func() error { return h.web.Serve(h.webListener) })
 	h.serve("control socket", func() error { return h.control.Serve(h.socket) })
+	h.authority = h.services()
+	h.serve("authority services", func() error { return h.authority.ServeTLS(h.authorityListener, "", "") })
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancel = cancel
 	if file := h.options.config.Catalog; file != "" {
@@ -156,7 +170,7 @@ func (h *hub) close() error {
 	if h.cancel != nil {
 		h.cancel()
 	}
-	for _, s := range []*http.Server{h.web, h.control} {
+	for _, s := range []*http.Server{h.web, h.control, h.authority} {
 		if s == nil {
 			continue
 		}
@@ -164,7 +178,7 @@ func (h *hub) close() error {
 			errs = append(errs, s.Close())
 		}
 	}
-	for _, l := range []net.Listener{h.webListener, h.socket} {
+	for _, l := range []net.Listener{h.webListener, h.socket, h.authorityListener} {
 		if l != nil {
 			_ = l.Close() // most are closed by their servers
 		}
@@ -182,6 +196,9 @@ func (h *hub) close() error {
 // release gives back what openHub took.
 func (h *hub) release() error {
 	var errs []error
+	if h.audit != nil {
+		errs = append(errs, h.audit.Close())
+	}
 	if h.db != nil {
 		errs = append(errs, h.db.Close())
 	}

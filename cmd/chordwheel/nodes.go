@@ -95,7 +95,7 @@ func (a *app) announceDevice(d *device) error {
 // orchestrator is `chordwheel orchestrator`: one hub in the foreground.
 func (a *app) orchestrator() *cobra.Command {
 	var listen []string
-	var web, file string
+	var web, file, services string
 	c := &cobra.Command{
 		Use:   "orchestrator",
 		Short: "Run the hub of a mesh",
@@ -114,6 +114,7 @@ is never in the path of a request. Devices join it with: chordwheel invite`,
 			}
 			override(&config.Web, web)
 			override(&config.Catalog, file)
+			override(&config.Authority, services)
 			if len(listen) > 0 {
 				config.Listen = listen
 			}
@@ -136,6 +137,7 @@ is never in the path of a request. Devices join it with: chordwheel invite`,
 		},
 	}
 	c.Flags().StringVar(&web, "web", "", "`HOST:PORT` of the dashboard (default 127.0.0.1:7400)")
+	c.Flags().StringVar(&services, "authority", "", "`HOST:PORT` of the ledger and the other services for devices (default 127.0.0.1:7443, or the next free one)")
 	c.Flags().StringVar(&file, "catalog", "", "catalogue `FILE` (default: only what devices offer)")
 	c.Flags().StringArrayVar(&listen, "listen", nil, "`MULTIADDR` for devices; may be repeated")
 	return c
@@ -150,6 +152,7 @@ func (a *app) announceHub(h *hub) error {
 	for _, address := range ready.Addrs {
 		fmt.Fprintf(a.out, "  listens    %s\n", address)
 	}
+	fmt.Fprintf(a.out, "  services   %s\n", ready.Authority)
 	if member.OnlyLoopback(ready.Addrs) {
 		fmt.Fprintf(a.out, "\nOnly this machine can reach it; for others: --listen /ip4/0.0.0.0/tcp/%d\n", hubMeshPort)
 	}

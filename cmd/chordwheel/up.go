@@ -28,9 +28,10 @@ const readyWait = 10 * time.Second
 // hubReady and deviceReady are what is printed with --json when all is ready.
 // docs/commands.md fixes their names.
 type hubReady struct {
-	URL    string       `json:"url"`
-	PeerID chain.PeerID `json:"peer_id"`
-	Addrs  []string     `json:"addrs"`
+	URL       string       `json:"url"`
+	PeerID    chain.PeerID `json:"peer_id"`
+	Addrs     []string     `json:"addrs"`
+	Authority string       `json:"authority"`
 }
 
 type deviceReady struct {
@@ -44,7 +45,7 @@ type deviceReady struct {
 }
 
 func (h *hub) ready() hubReady {
-	return hubReady{URL: h.url(), PeerID: h.node.PeerID(), Addrs: h.node.Addrs()}
+	return hubReady{URL: h.url(), PeerID: h.node.PeerID(), Addrs: h.node.Addrs(), Authority: h.authorityURL()}
 }
 
 func (d *device) ready() deviceReady {

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/did"
+	"github.com/chordwheel/chordwheel/did/fetch"
+	"github.com/chordwheel/chordwheel/orchestrator/audit"
+	"github.com/chordwheel/chordwheel/orchestrator/authority"
+	"github.com/chordwheel/chordwheel/orchestrator/ledger"
+)
+
+// bucketLedger holds the ledger in the hub's database.
+const bucketLedger = "hub-ledger"
+
+// openServices opens what the authority services keep. A ledger that is not in
+// order keeps no hub from policy: it says so, and takes nothing.
+func (h *hub) openServices(key chain.Key) (err error) {
+	if h.certificate, h.pin, err = authority.Certificate(h.dir, time.Now()); err != nil {
+		return err
+	}
+	documents := fetch.New(fetch.Options{})
+	resolve := func(ctx context.Context, name string) ([]ed25519.PublicKey, error) {
+		r, err := did.Resolve(ctx, documents, name, did.Want{}, time.Now())
+		return r.Keys(did.Assertion), err
+	}
+	h.audit, err = audit.New(audit.Config{Key: key, Mesh: h.mesh, Storage: ledger.OnBucket(h.db.Bucket(bucketLedger)), Files: h.dir, Resolve: resolve, Log: h.log})
+	if err != nil {
+		h.log.Error("the ledger takes no receipts: it did not open; docs/ledger.md says what to do", "error", err)
+	}
+	return nil
+}
+
+// services is the server of everything that devices ask for over HTTPS: each
+// service adds its routes here.
+func (h *hub) services() *http.Server {
+	s := httpServer(authority.NewMux(h.audit.Routes()...), h.log)
+	s.ReadTimeout, s.WriteTimeout = 30*time.Second, 30*time.Second
+	s.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{h.certificate}}
+	return s
+}
+
+// listenAuthority opens the listener. Devices are told where it is, so that the
+// usual port may be another one, if nobody asked for it.
+func (h *hub) listenAuthority() (err error) {
+	usual := strings.HasSuffix(h.options.config.Authority, ":"+authorityPortText)
+	h.authorityListener, err = listenTCP("authority", h.options.config.Authority, h.options.nextPort || usual, h.options.say)
+	return err
+}
+
+// authorityURL is what devices are told: the configured one, else the listener's,
+// which for all addresses of this machine is the one that the mesh is reached at.
+func (h *hub) authorityURL() string {
+	if u := h.options.config.AuthorityURL; u != "" {
+		return u
+	}
+	if h.authorityListener == nil {
+		return ""
+	}
+	at := h.authorityListener.Addr().String()
+	host, port, err := net.SplitHostPort(at)
+	if ip, err2 := netip.ParseAddr(host); err == nil && err2 == nil && ip.IsUnspecified() {
+		at = net.JoinHostPort(reachable(h.node.Addrs()), port)
+	}
+	return "https://" + at
+}
+
+// reachable picks the address of a machine that others reach best.
+func reachable(addresses []string) string {
+	best := "127.0.0.1"
+	for _, a := range addresses {
+		part := strings.Split(a, "/")
+		if len(part) < 3 {
+			continue
+		}
+		if ip, err := netip.ParseAddr(part[2]); err == nil && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsUnspecified() {
+			return part[2]
+		}
+	}
+	return best
+}

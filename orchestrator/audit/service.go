@@ -1,0 +1,337 @@
+package audit
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/merkle"
+	"github.com/chordwheel/chordwheel/chain/receipt"
+	"github.com/chordwheel/chordwheel/did"
+	"github.com/chordwheel/chordwheel/orchestrator/authority"
+	"github.com/chordwheel/chordwheel/orchestrator/ledger"
+)
+
+// CheckpointFile is where the newest signed checkpoint is kept.
+const CheckpointFile = "ledger-checkpoint"
+
+// Bounds.
+const (
+	maxInFlight = 256
+	ahead       = time.Minute // how far a device's clock may be before the hub's
+	signEvery   = time.Minute // of a ledger that grows and that nobody asks
+	signLines   = 256         // likewise
+)
+
+// Files keeps the newest checkpoint. Package store/datadir has one.
+type Files interface {
+	ReadChecked(name string) ([]byte, error)
+	WriteChecked(name string, b []byte) error
+}
+
+// Config of a [Service]. All but Log are required.
+type Config struct {
+	Key     chain.Key // signs checkpoints: the hub's identity
+	Mesh    chain.MeshID
+	Storage ledger.Storage
+	Files   Files
+	Resolve func(ctx context.Context, did string) ([]ed25519.PublicKey, error)
+	Log     *slog.Logger
+}
+
+// Service is the ledger as others see it. Its methods may be called at once from
+// several goroutines.
+type Service struct {
+	cfg      Config
+	origin   string
+	private  ed25519.PrivateKey
+	ledger   *ledger.Log // nil: it did not open
+	inFlight chan struct{}
+
+	mu     sync.Mutex // of all below
+	newest merkle.Checkpoint
+	signed []byte // of newest; nil before the first
+	at     time.Time
+}
+
+// Origin is the name of the ledger of a mesh.
+func Origin(mesh chain.MeshID) string { return "chordwheel/" + string(mesh) + "/ledger" }
+
+// New opens the ledger. One that does not open is an error, and the service all
+// the same: it answers everything with internal_error.
+func New(cfg Config) (*Service, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Service{cfg: cfg, origin: Origin(cfg.Mesh), inFlight: make(chan struct{}, maxInFlight), at: time.Now()}
+	return s, s.open()
+}
+
+func (s *Service) open() error {
+	raw, err := s.cfg.Key.Private().Raw()
+	if err != nil || len(raw) != ed25519.PrivateKeySize {
+		return fmt.Errorf("ledger: the hub's key: %w", errors.Join(err, errors.New("want an Ed25519 key")))
+	}
+	s.private = raw
+	signed, err := s.cfg.Files.ReadChecked(CheckpointFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("ledger: read the newest checkpoint: %w", err)
+	default:
+		if s.newest, err = merkle.OpenCheckpoint(signed, s.origin, s.private.Public().(ed25519.PublicKey)); err != nil {
+			return fmt.Errorf("ledger: the kept checkpoint: %w", err)
+		}
+		s.signed = signed
+	}
+	opened, err := ledger.Open(s.cfg.Storage, s.origin, s.newest)
+	if err != nil {
+		return fmt.Errorf("open the ledger: %w", err)
+	}
+	s.ledger = opened
+	return nil
+}
+
+// Close signs what nobody asked about yet.
+func (s *Service) Close() error {
+	if s.ledger == nil {
+		return nil
+	}
+	_, _, err := s.sign()
+	return err
+}
+
+// Size is how many receipts the ledger has; 0 if it did not open.
+func (s *Service) Size() int64 {
+	if s.ledger == nil {
+		return 0
+	}
+	return s.ledger.Checkpoint().Size
+}
+
+// Routes are the service's, for a listener that it shares.
+func (s *Service) Routes() []authority.Route {
+	return []authority.Route{
+		{Method: http.MethodPost, Path: "/audit/v1/receipts", Handler: s.whole(s.take)},
+		{Method: http.MethodGet, Path: "/audit/v1/receipts/*", Handler: s.whole(s.proven)},
+		{Method: http.MethodGet, Path: "/audit/v1/checkpoint", Handler: s.whole(s.checkpoint)},
+		{Method: http.MethodGet, Path: "/audit/v1/consistency", Handler: s.whole(s.consistency)},
+		{Method: http.MethodGet, Path: "/audit/v1/inclusion", Handler: s.whole(s.inclusion)},
+		{Method: http.MethodGet, Path: "/audit/v1/tile/*", Handler: s.whole(s.tile)},
+		{Method: http.MethodGet, Path: "/audit/v1/key", Handler: s.key},
+	}
+}
+
+// whole lets a bounded number of calls in, and none while there is no ledger.
+func (s *Service) whole(h authority.Handler) authority.Handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if s.ledger == nil {
+			return nil, authority.Refuse(http.StatusInternalServerError, "internal_error", "the ledger is not in order; the hub's log says why")
+		}
+		select {
+		case s.inFlight <- struct{}{}:
+			defer func() { <-s.inFlight }()
+		default:
+			r := authority.Refuse(http.StatusServiceUnavailable, "overloaded", "the ledger takes as many calls as it may")
+			r.RetryAfter = time.Second
+			return nil, r
+		}
+		v, err := h(w, r)
+		return v, s.meaning(err)
+	}
+}
+
+// meaning makes refusals of the ledger's errors.
+func (s *Service) meaning(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ledger.ErrConflict):
+		return authority.Refuse(http.StatusConflict, "conflict", "another receipt stands under this transaction and message; the first one stays")
+	case errors.Is(err, ledger.ErrNotFound):
+		return authority.Refuse(http.StatusNotFound, "not_found", "the ledger does not have it")
+	case errors.Is(err, ledger.ErrBusy):
+		r := authority.Refuse(http.StatusServiceUnavailable, "overloaded", "too many receipts wait for the disk")
+		r.RetryAfter = time.Second
+		return r
+	}
+	var r *authority.Refusal
+	if !errors.As(err, &r) && !errors.Is(err, context.Canceled) {
+		s.cfg.Log.Error("the ledger failed", "error", err)
+	}
+	return err
+}
+
+// take is the intake.
+func (s *Service) take(w http.ResponseWriter, r *http.Request) (any, error) {
+	var body json.RawMessage
+	if err := authority.Decode(w, r, receipt.MaxReceipt, &body); err != nil {
+		return nil, err
+	}
+	got, err := receipt.Parse(body)
+	if err != nil {
+		return nil, authority.Refuse(http.StatusBadRequest, "invalid_request", "%v", err)
+	}
+	if latest := time.Now().Add(ahead); got.RequestAt.After(latest) || got.ResponseAt.After(latest) {
+		return nil, authority.Refuse(http.StatusBadRequest, "invalid_request", "the receipt is from the future: set the device's clock")
+	}
+	if err := s.genuine(r.Context(), &got); err != nil {
+		return nil, err
+	}
+	place, err := s.ledger.Add(r.Context(), ledger.ID{Transaction: got.TransactionID, Message: got.MessageID}, got.Line)
+	if err != nil {
+		return nil, err
+	}
+	c := s.ledger.Checkpoint()
+	proof, err := s.ledger.Inclusion(place.Index, c.Size)
+	if err != nil {
+		return nil, err
+	}
+	s.signInTime(c.Size)
+	authority.Answer(w, http.StatusAccepted, map[string]any{"index": place.Index, "known": place.Known, "root": c.Root, "inclusion": proof})
+	return nil, nil
+}
+
+// genuine checks the signature against what the signer's DID stands for.
+func (s *Service) genuine(ctx context.Context, got *receipt.Signed) error {
+	keys, err := s.cfg.Resolve(ctx, got.Signer())
+	switch {
+	case errors.Is(err, did.ErrInvalid):
+		return authority.Refuse(http.StatusBadRequest, "invalid_did", "the signer's DID: %s", chain.ClipTo(err.Error(), 200))
+	case err != nil:
+		r := authority.Refuse(http.StatusBadGateway, "unresolvable_did", "the signer's DID could not be resolved")
+		r.RetryAfter = time.Minute
+		return r
+	}
+	if err := got.Verify(keys...); err != nil {
+		return authority.Refuse(http.StatusBadRequest, "invalid_request", "%s", chain.ClipTo(err.Error(), 200))
+	}
+	return nil
+}
+
+// sign gives the newest checkpoint, which is on disk before it is given.
+func (s *Service) sign() (merkle.Checkpoint, []byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.ledger.Checkpoint()
+	if s.signed != nil && c.Size == s.newest.Size {
+		return s.newest, s.signed, nil
+	}
+	signed, err := c.Sign(s.private)
+	if err == nil {
+		err = s.cfg.Files.WriteChecked(CheckpointFile, signed)
+	}
+	if err != nil {
+		return c, nil, fmt.Errorf("sign a checkpoint: %w", err)
+	}
+	s.newest, s.signed, s.at = c, signed, time.Now()
+	return c, signed, nil
+}
+
+// signInTime signs where much came since the last time, so that little of a lost
+// database could go unnoticed.
+func (s *Service) signInTime(size int64) {
+	s.mu.Lock()
+	due := size-s.newest.Size >= signLines || size > s.newest.Size && time.Since(s.at) >= signEvery
+	s.mu.Unlock()
+	if !due {
+		return
+	}
+	if _, _, err := s.sign(); err != nil {
+		s.cfg.Log.Error("the ledger failed", "error", err)
+	}
+}
+
+func (s *Service) proven(_ http.ResponseWriter, r *http.Request) (any, error) {
+	transaction, message, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/audit/v1/receipts/"), "/")
+	if !ok {
+		return nil, ledger.ErrNotFound
+	}
+	index, err := s.ledger.Find(ledger.ID{Transaction: transaction, Message: message})
+	if err != nil {
+		return nil, err
+	}
+	line, err := s.ledger.Line(index)
+	if err != nil {
+		return nil, err
+	}
+	c, signed, err := s.sign()
+	if err != nil {
+		return nil, err
+	}
+	proof, err := s.ledger.Inclusion(index, c.Size)
+	return receipt.Proven{Receipt: line, Checkpoint: string(signed), Inclusion: proof}, err
+}
+
+func (s *Service) checkpoint(w http.ResponseWriter, _ *http.Request) (any, error) {
+	_, signed, err := s.sign()
+	if err != nil {
+		return nil, err
+	}
+	write(w, "text/plain; charset=utf-8", false, signed)
+	return nil, nil
+}
+
+func (s *Service) consistency(_ http.ResponseWriter, r *http.Request) (any, error) {
+	n, err := numbers(r, "from", "to")
+	if err != nil {
+		return nil, err
+	}
+	return s.ledger.Consistency(n[0], n[1])
+}
+
+func (s *Service) inclusion(_ http.ResponseWriter, r *http.Request) (any, error) {
+	n, err := numbers(r, "index", "size")
+	if err != nil {
+		return nil, err
+	}
+	return s.ledger.Inclusion(n[0], n[1])
+}
+
+func numbers(r *http.Request, names ...string) (out []int64, err error) {
+	q := r.URL.Query()
+	for _, name := range names {
+		n, err := strconv.ParseInt(q.Get(name), 10, 64)
+		if err != nil || n < 0 {
+			return nil, authority.Refuse(http.StatusBadRequest, "invalid_request", "%s: want a number from 0", name)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func (s *Service) tile(w http.ResponseWriter, r *http.Request) (any, error) {
+	b, full, err := s.ledger.Tile(strings.TrimPrefix(r.URL.Path, "/audit/v1/"))
+	if err != nil {
+		return nil, err
+	}
+	write(w, "application/octet-stream", full, b)
+	return nil, nil
+}
+
+func (s *Service) key(http.ResponseWriter, *http.Request) (any, error) {
+	return map[string]string{"origin": s.origin, "did": s.cfg.Key.PeerID().DID()}, nil
+}
+
+// write writes bytes that are no JSON. What never changes may be kept for ever.
+func write(w http.ResponseWriter, kind string, fixed bool, b []byte) {
+	h := w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	if fixed {
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(b)))
+	_, _ = w.Write(b) // a caller who left is no error of ours
+}

@@ -1,0 +1,249 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/merkle"
+	"github.com/chordwheel/chordwheel/chain/receipt"
+	"github.com/chordwheel/chordwheel/did"
+	"github.com/chordwheel/chordwheel/orchestrator/audit"
+	"github.com/chordwheel/chordwheel/orchestrator/authority"
+)
+
+// disk is a storage and its files in memory.
+type disk struct {
+	mu      sync.Mutex
+	records map[string][]byte
+	files   map[string][]byte
+}
+
+func (d *disk) Get(key string) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.records[key], nil
+}
+
+func (d *disk) Put(records map[string][]byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.Copy(d.records, records)
+	return nil
+}
+
+func (d *disk) ReadChecked(name string) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if b, ok := d.files[name]; ok {
+		return b, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (d *disk) WriteChecked(name string, b []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.files[name] = bytes.Clone(b)
+	return nil
+}
+
+const mesh = "m1"
+
+type bench struct {
+	*testing.T
+	disk    *disk
+	hub     chain.Key
+	seeker  chain.Key
+	service *audit.Service
+	mux     *authority.Mux
+}
+
+func newKey(t *testing.T) chain.Key {
+	key, err := chain.NewKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{T: t, disk: &disk{records: map[string][]byte{}, files: map[string][]byte{}}, hub: newKey(t), seeker: newKey(t)}
+	if err := b.open(); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bench) open() (err error) {
+	b.service, err = audit.New(audit.Config{Key: b.hub, Mesh: mesh, Storage: b.disk, Files: b.disk,
+		Resolve: func(ctx context.Context, name string) ([]ed25519.PublicKey, error) {
+			if strings.HasSuffix(name, "away") {
+				return nil, errors.New("no route")
+			}
+			r, err := did.Resolve(ctx, nil, name, did.Want{}, time.Now())
+			return r.Keys(did.Assertion), err
+		}})
+	b.mux = authority.NewMux(b.service.Routes()...)
+	return err
+}
+
+func (b *bench) receipt(transaction string, change func(*receipt.Receipt)) receipt.Signed {
+	r := receipt.Receipt{TransactionID: transaction, MessageID: receipt.MessageID(transaction, receipt.RoleRoot), SeekerDID: b.seeker.PeerID().DID(), Capability: "llm.chat",
+		RequestHash: receipt.OutputHash([]byte("1")), ResponseHash: receipt.OutputHash([]byte("2")), RequestAt: time.Now(), ResponseAt: time.Now(), Status: receipt.OK}
+	if change != nil {
+		change(&r)
+	}
+	s, err := r.Sign(b.seeker)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+func (b *bench) call(method, path string, body []byte) (int, []byte) {
+	r := httptest.NewRequest(method, path, bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	b.mux.ServeHTTP(w, r)
+	got, _ := io.ReadAll(w.Body)
+	return w.Code, got
+}
+
+func (b *bench) post(line []byte) (int, string) {
+	status, body := b.call(http.MethodPost, "/audit/v1/receipts", line)
+	var no struct {
+		Error struct{ Code string }
+	}
+	_ = json.Unmarshal(body, &no)
+	return status, no.Error.Code
+}
+
+func TestIntake(t *testing.T) {
+	b := newBench(t)
+	first := b.receipt("t1", nil)
+	forged := bytes.Replace(first.Line, []byte(`"status":"ok"`), []byte(`"status":"rejected"`), 1)
+	var spaced bytes.Buffer
+	_ = json.Indent(&spaced, first.Line, "", "  ")
+	for _, c := range []struct {
+		name   string
+		line   []byte
+		status int
+		code   string
+	}{
+		{"a receipt", first.Line, 202, ""},
+		{"the same again", first.Line, 202, ""},
+		{"the same in another spelling", spaced.Bytes(), 202, ""},
+		{"another under its ID", b.receipt("t1", func(r *receipt.Receipt) { r.Status = receipt.UpstreamError }).Line, 409, "conflict"},
+		{"altered", forged, 400, "invalid_request"},
+		{"no receipt", []byte(`{}`), 400, "invalid_request"},
+		{"no JSON", []byte(`{`), 400, "invalid_request"},
+		{"from the future", b.receipt("t2", func(r *receipt.Receipt) { r.ResponseAt = r.ResponseAt.Add(2 * time.Minute) }).Line, 400, "invalid_request"},
+		{"of a DID that is none", b.receipt("t3", func(r *receipt.Receipt) { r.SeekerDID = "did:web:example.com" }).Line, 400, "invalid_did"},
+		{"of a DID out of reach", b.receipt("t4", func(r *receipt.Receipt) { r.SeekerDID = "did:webvh:away" }).Line, 502, "unresolvable_did"},
+		{"too long", append(bytes.Repeat([]byte(" "), receipt.MaxReceipt), first.Line...), 413, "request_too_large"},
+	} {
+		if status, code := b.post(c.line); status != c.status || code != c.code {
+			t.Errorf("%s: %d %s, want %d %s", c.name, status, code, c.status, c.code)
+		}
+	}
+	if n := b.service.Size(); n != 1 {
+		t.Errorf("%d lines, want 1", n)
+	}
+}
+
+// A hundred at once: one row, a hundred equal answers.
+func TestTheSameReceiptAtOnce(t *testing.T) {
+	b := newBench(t)
+	line := b.receipt("t1", nil).Line
+	var group sync.WaitGroup
+	for range 100 {
+		group.Go(func() {
+			if status, _ := b.post(line); status != 202 {
+				t.Errorf("status %d", status)
+			}
+		})
+	}
+	group.Wait()
+	if b.service.Size() != 1 {
+		t.Errorf("%d lines", b.service.Size())
+	}
+}
+
+// What the service hands out is enough to check it without a network.
+func TestProofs(t *testing.T) {
+	b := newBench(t)
+	public, _ := b.hub.PeerID().Public()
+	var before merkle.Checkpoint
+	for i := range 20 {
+		s := b.receipt(fmt.Sprintf("t%d", i), nil)
+		if status, code := b.post(s.Line); status != 202 {
+			t.Fatal(status, code)
+		}
+		status, body := b.call(http.MethodGet, "/audit/v1/receipts/"+s.TransactionID+"/"+s.MessageID, nil)
+		p, got, err := receipt.ParseProven(body)
+		if status != 200 || err != nil || !bytes.Equal(got.Line, s.Line) {
+			t.Fatalf("%d %s, %v", status, body, err)
+		}
+		c, err := p.Verify(&got, audit.Origin(mesh), public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := b.receipt("other", nil)
+		if _, err := p.Verify(&other, audit.Origin(mesh), public); !errors.Is(err, merkle.ErrNotIncluded) {
+			t.Errorf("a receipt that is not in it: %v", err)
+		}
+		if i > 0 {
+			_, body = b.call(http.MethodGet, fmt.Sprintf("/audit/v1/consistency?from=%d&to=%d", before.Size, c.Size), nil)
+			var proof merkle.Consistency
+			if err := errors.Join(json.Unmarshal(body, &proof), merkle.VerifyConsistency(before, c, proof)); err != nil {
+				t.Errorf("%s: %v", body, err)
+			}
+		}
+		before = c
+	}
+	if status, body := b.call(http.MethodGet, "/audit/v1/tile/0/000.p/20", nil); status != 200 || len(body) != 20*32 {
+		t.Errorf("a tile: %d, %d bytes", status, len(body))
+	}
+	for path, want := range map[string]int{"/audit/v1/receipts/x/y": 404, "/audit/v1/receipts/x": 404, "/audit/v1/inclusion?index=99&size=1": 404,
+		"/audit/v1/inclusion?index=x": 400, "/audit/v1/consistency?from=-1&to=1": 400, "/audit/v1/tile/9/x": 404, "/audit/v1/key": 200, "/audit/v1/": 404} {
+		if status, body := b.call(http.MethodGet, path, nil); status != want {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+}
+
+// A ledger that lost lines which it has signed for does not go on: it would show
+// everybody another past.
+func TestALostDatabaseIsNoticed(t *testing.T) {
+	b := newBench(t)
+	for i := range 3 {
+		b.post(b.receipt(fmt.Sprintf("t%d", i), nil).Line)
+	}
+	if err := b.service.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.open(); err != nil {
+		t.Errorf("a whole one: %v", err)
+	}
+	b.disk.records = map[string][]byte{}
+	if err := b.open(); !errors.Is(err, merkle.ErrShortened) {
+		t.Errorf("a lost one: %v", err)
+	}
+	if status, code := b.post(b.receipt("t9", nil).Line); status != 500 || code != "internal_error" {
+		t.Errorf("it took a receipt: %d %s", status, code)
+	}
+}
