@@ -3,6 +3,7 @@ package orchestrator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -498,4 +499,41 @@ func TestFullDisk(t *testing.T) {
 			t.Error("it did not count")
 		}
 	})
+}
+
+// What members declare of their own must not crowd the catalogue's options out of a
+// chain, nor make it too large to publish.
+func TestLocalsDoNotCrowdTheCatalogueOut(t *testing.T) {
+	for name, text := range map[string]string{"many": "", "large": strings.Repeat("x", 2000)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, newDisk(), parsed(t, declared))
+				a := r.joined("a", "key:alpha", "key:beta", "execute:llm.chat")
+				for i := range 3 {
+					d := r.device(fmt.Sprint("gr", i), "execute:llm.chat")
+					for j := range wire.MaxLocals {
+						l := local(chain.OptionID(fmt.Sprintf("local/greedy%d/%d", i, j)), chain.LLMChat)
+						l.Option.Cost.Quality, l.Option.Domain, l.Option.Model, l.Option.Adapter = 1e6, text, "m"+text, "a"+text
+						d.locals = append(d.locals, l)
+					}
+					if _, err := d.enrol(r.invite(orchestrator.Invite{})); err != nil {
+						t.Fatal(err)
+					}
+				}
+				a.locals = []wire.LocalOption{local("local/ollama/q", chain.LLMChat)}
+				if _, err := a.visit(); err != nil {
+					t.Fatal(err)
+				}
+				order := a.order(home)
+				for _, id := range []chain.OptionID{"alpha/small", "beta/small", "peer", "local/ollama/q"} {
+					if !slices.Contains(order, id) {
+						t.Errorf("%s is not among the %d options", id, len(order))
+					}
+				}
+				if len(order) > chain.MaxOptions {
+					t.Errorf("%d options", len(order))
+				}
+			})
+		})
+	}
 }

@@ -83,27 +83,60 @@ func (r Reach) Tag(prefix string) string {
 	return common
 }
 
+// Bounds of what members can put into a chain, which has room for
+// [chain.MaxOptions] and must leave some to the catalogue.
+const (
+	mostLocals = chain.MaxOptions / 2
+	largeLocal = 1 << 10 // bytes of text
+)
+
 // Locals gives the local options that members declare for p, by id: each once,
 // without what concerns its own device only (address, keys). A member that was not
 // granted "execute:P" declares in vain, and so does one that lacks what requires
-// demands.
+// demands. Where there are more than 128, each member's first comes before anybody's
+// second; one with over a kilobyte of text is left out.
 func (r Reach) Locals(p chain.Primitive, requires []chain.Capability) []chain.Option {
-	var list []chain.Option
-	seen := map[chain.OptionID]bool{}
+	var lists [][]chain.Option
+	longest := 0
 	for _, d := range r.members {
 		if !d.Allows(chain.ExecuteCapability(p)) || !d.Has(requires...) {
 			continue
 		}
-		for _, l := range d.Locals {
-			o := &l.Option
-			if seen[o.ID] || !slices.Contains(l.Primitives, p) || o.Kind != chain.Local || !strings.HasPrefix(string(o.ID), "local/") {
+		if own := localsOf(d, p); len(own) > 0 {
+			lists, longest = append(lists, own), max(longest, len(own))
+		}
+	}
+	var list []chain.Option
+	seen := map[chain.OptionID]bool{}
+	for place := 0; place < longest && len(list) < mostLocals; place++ {
+		for _, own := range lists {
+			if place >= len(own) || seen[own[place].ID] || len(list) >= mostLocals {
 				continue
 			}
-			seen[o.ID] = true
-			cost := chain.Cost{InputPerMtok: o.Cost.InputPerMtok, OutputPerMtok: o.Cost.OutputPerMtok, PerCall: o.Cost.PerCall, Quality: o.Cost.Quality}
-			list = append(list, chain.Option{ID: o.ID, Kind: chain.Local, Adapter: o.Adapter, Model: o.Model, Domain: o.Domain, Cost: cost, Limits: o.Limits, Data: o.Data})
+			seen[own[place].ID] = true
+			list = append(list, own[place])
 		}
 	}
 	slices.SortFunc(list, func(a, b chain.Option) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// localsOf gives what one device declares for p, as others may know it.
+func localsOf(d *Device, p chain.Primitive) (list []chain.Option) {
+	for i := range d.Locals {
+		o := &d.Locals[i].Option
+		if !slices.Contains(d.Locals[i].Primitives, p) || o.Kind != chain.Local || !strings.HasPrefix(string(o.ID), "local/") {
+			continue
+		}
+		told := chain.Option{ID: o.ID, Kind: chain.Local, Adapter: o.Adapter, Model: o.Model, Domain: o.Domain, Limits: o.Limits, Data: o.Data,
+			Cost: chain.Cost{InputPerMtok: o.Cost.InputPerMtok, OutputPerMtok: o.Cost.OutputPerMtok, PerCall: o.Cost.PerCall, Quality: o.Cost.Quality}}
+		text := len(o.ID) + len(o.Adapter) + len(o.Model) + len(o.Domain)
+		for _, f := range o.Limits.Features {
+			text += len(f)
+		}
+		if text <= largeLocal {
+			list = append(list, told)
+		}
+	}
 	return list
 }
