@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/lmittmann/tint"
@@ -26,7 +27,42 @@ func (a *app) logger(level string) (*slog.Logger, error) {
 	libraries := atLeast{handler, slog.LevelWarn}
 	mesh.RouteLibraryLogs(libraries)
 	slog.SetDefault(slog.New(libraries)) // drops what is printed with package log: net/http quotes foreign bytes there
-	return slog.New(handler), nil
+	return slog.New(inOrder{Handler: handler}), nil
+}
+
+// inOrder writes a line in the order in which people read it: time, level,
+// message, the request it is about, and then the rest, what a logger was given
+// before it last.
+type inOrder struct {
+	slog.Handler
+	given []slog.Attr
+}
+
+func (h inOrder) Handle(ctx context.Context, r slog.Record) error {
+	line := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	var rest []slog.Attr
+	sort := func(a slog.Attr) bool {
+		if a.Key == "request_id" {
+			line.AddAttrs(a)
+		} else {
+			rest = append(rest, a)
+		}
+		return true
+	}
+	r.Attrs(sort)
+	for _, a := range h.given {
+		sort(a)
+	}
+	line.AddAttrs(rest...)
+	return h.Handler.Handle(ctx, line)
+}
+
+func (h inOrder) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return inOrder{h.Handler, append(slices.Clip(h.given), attrs...)}
+}
+
+func (h inOrder) WithGroup(name string) slog.Handler {
+	return inOrder{h.Handler.WithAttrs(h.given).WithGroup(name), nil}
 }
 
 // atLeast lets pass what is as important as min.

@@ -34,7 +34,7 @@ a mesh with CHORDWHEEL_INVITE, or once with: chordwheel join INVITATION`,
 			}
 			d, err := openDevice(o)
 			if err != nil {
-				return err
+				return a.inUse(c.Context(), err, o.dir)
 			}
 			if err := d.start(c.Context()); err != nil {
 				return err
@@ -124,7 +124,7 @@ is never in the path of a request. Devices join it with: chordwheel invite`,
 			}
 			h, err := openHub(hubOptions{dir: dir, config: config, log: log, say: a.err})
 			if err != nil {
-				return err
+				return a.inUse(c.Context(), err, dir)
 			}
 			if err := h.start(c.Context()); err != nil {
 				return err

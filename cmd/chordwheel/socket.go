@@ -68,6 +68,12 @@ type node struct {
 	client *http.Client
 }
 
+// newNode speaks to whatever listens in dir.
+func newNode(dir, what string) *node {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return dialControl(ctx, dir) }
+	return &node{dir: dir, what: what, client: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
 // kindWait is how long a node that has its socket open may take to say what it
 // is: it may just be starting.
 const kindWait = 10 * time.Second
@@ -76,8 +82,7 @@ const kindWait = 10 * time.Second
 func reach(ctx context.Context, what string, dirs []string) (*node, error) {
 	var other *node // a node, but not of the kind that is asked
 	for _, dir := range dirs {
-		n := &node{dir: dir, what: what}
-		n.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialControl(ctx, dir) }, DisableKeepAlives: true}}
+		n := newNode(dir, what)
 		probe, cancel := context.WithTimeout(ctx, 2*time.Second)
 		c, err := dialControl(probe, dir)
 		cancel()

@@ -171,3 +171,22 @@ func stdin(t *testing.T, text string, args ...string) {
 		t.Fatalf("%v: %v %s", args, err, out)
 	}
 }
+
+// A peer that was killed is not reached, with the code for that; when it is back
+// it is reached again, and named as before.
+func TestPingTellsWhoIsGone(t *testing.T) {
+	l := newLAN(t)
+	l.device("one")
+	two := l.device("two")
+	ping := func() (out, stderr string, code int) { return command(t, "ping", "two", "--dir", l.data("one")) }
+	until(t, "one reaches two", func() bool { _, _, code := ping(); return code == 0 })
+	two.kill()
+	until(t, "one sees that two is gone", func() bool {
+		return strings.Contains(good(t, "peers", "--dir", l.data("one")), "out of contact")
+	})
+	if out, stderr, code := ping(); code != exitUnreachable || !strings.Contains(stderr, "two is not reached") || !strings.Contains(stderr, "chordwheel netcheck") {
+		t.Errorf("%d %q %q", code, out, stderr)
+	}
+	l.start("two")
+	until(t, "two is back", func() bool { _, _, code := ping(); return code == 0 })
+}

@@ -78,7 +78,7 @@ machine, and to the small model that is built in. Stop with Ctrl-C.`,
 			}
 			u := &upRun{app: a, dir: dir, host: host, catalog: file, began: time.Now()}
 			if err := u.start(c.Context(), n); err != nil {
-				return errors.Join(err, u.close())
+				return errors.Join(a.inUse(c.Context(), err, dir), u.close())
 			}
 			if err := u.announce(); err != nil {
 				return errors.Join(err, u.close())
