@@ -157,6 +157,8 @@ func TestAnnouncementsNeedAMembership(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.within(time.Second, "the list is known", w.all(func(r *rim) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.lists == 1 }))
+		r.connect(w.devices[0].Host()) // it was hung up on
+		time.Sleep(5 * time.Second)
 		before := rejected(w.devices[0].Stats())
 		r.publish(topic, encode(t, &wire.Announce{Membership: with(w.desk.key, func(*member.Membership) {}), BootID: "b", Seq: 2}))
 		if n := rejected(w.devices[0].Stats()) - before; n != 1 || len(heard) != 1 {

@@ -314,6 +314,11 @@ func (p *peers) endRevoked() {
 			}
 		}
 	}
+	for _, id := range p.d.host.Network().Peers() { // also whom this device never met: it may send work
+		if p.contacts[id] == nil && id != p.d.hub && p.d.gossip.judge.ended(&member.Membership{Peer: chain.PeerID(id.String())}) {
+			gone = append(gone, id)
+		}
+	}
 	p.mu.Unlock()
 	for _, id := range gone {
 		_ = p.d.host.Network().ClosePeer(id)

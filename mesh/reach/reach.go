@@ -11,6 +11,7 @@
 package reach
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -28,12 +29,12 @@ const (
 	backoffMax   = 2 * time.Minute
 	backoffNear  = 20 * time.Second // for a peer that was in contact within missedFor: it may just have started again
 	missedFor    = 10 * time.Minute
-	first        = 500 * time.Millisecond // the smaller peer ID dials within it
-	second       = 4 * time.Second        // the other waits that long, and up to as much again
-	pester       = 10 * time.Second       // between two dials that the LAN's word brings forward
-	perMinute    = 120                    // dials
-	perTarget    = 4                      // dials a minute to one IP and port
-	perHost      = 64                     // dials a minute to one IP: twenty devices may share it
+	atOnce       = 500 * time.Millisecond  // the smaller peer ID dials within it
+	second       = 1500 * time.Millisecond // the other waits that long, and up to as much again
+	pester       = 10 * time.Second        // between two dials that the LAN's word, or a new address, brings forward
+	perMinute    = 120                     // dials
+	perTarget    = 4                       // dials a minute to one IP and port
+	perHost      = 64                      // dials a minute to one IP: twenty devices may share it
 	maxTargets   = 4096
 )
 
@@ -68,6 +69,8 @@ type entry struct {
 	failures  int
 	notBefore time.Time
 	pestered  time.Time
+	moved     time.Time // when a new address last ended its pause
+	rank      rank
 	parted    time.Time // when its last contact ended
 	heard     time.Time // when somebody last said something about it
 }
@@ -106,9 +109,14 @@ func (b *Book) Note(p peer.ID, addresses []multiaddr.Multiaddr, source Source, n
 	e.heard = now
 	changed := !slices.EqualFunc(e.addresses[source], good, func(x, y multiaddr.Multiaddr) bool { return x.Equal(y) })
 	if changed && b.anyNew(e, good) { // it moved: what failed says nothing about the new place
-		e.failures, e.notBefore = 0, earlier(e.notBefore, now.Add(b.turn(p)))
+		if rested := e.moved.Add(pester); now.Before(rested) { // one that moves without end is not dialled without end
+			e.notBefore = earlier(e.notBefore, rested)
+		} else {
+			e.moved, e.failures, e.notBefore = now, min(e.failures, 2), earlier(e.notBefore, now.Add(b.turn(p)))
+		}
 	}
 	e.addresses[source] = good
+	e.rank = e.ranked()
 	if source == LAN && now.Sub(e.pestered) >= pester { // it is there this very moment
 		e.pestered, e.notBefore = now, earlier(e.notBefore, now.Add(b.turn(p)))
 	}
@@ -130,7 +138,7 @@ func (b *Book) anyNew(e *entry, addresses []multiaddr.Multiaddr) bool {
 // so that two devices that hear of each other do not both dial.
 func (b *Book) turn(p peer.ID) time.Duration {
 	if b.cfg.Self < p {
-		return b.random(first)
+		return b.random(atOnce)
 	}
 	return second + b.random(second)
 }
@@ -146,23 +154,72 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// room makes place for one more peer: whoever was heard of longest ago and is
-// not in contact goes. What the owner names always finds room.
+// room makes place for one more peer: of those that are not in contact the least
+// vouched for goes, among equals whoever was heard of longest ago. Nobody makes
+// room for one that is vouched for less. What the owner names always finds room.
 func (b *Book) room(source Source) bool {
 	if len(b.peers) < maxPeers {
 		return true
 	}
 	var oldest peer.ID
+	var least *entry
 	for p, e := range b.peers {
-		if e.state != known || e.addresses[Owner] != nil {
+		if e.state != known || e.rank == named || e.rank < rankOf(source) {
 			continue
 		}
-		if oldest == "" || e.heard.Before(b.peers[oldest].heard) {
-			oldest = p
+		if least == nil || e.rank > least.rank || e.rank == least.rank && e.heard.Before(least.heard) {
+			oldest, least = p, e
 		}
 	}
 	delete(b.peers, oldest)
 	return oldest != "" || source == Owner
+}
+
+// rank orders peers by who vouches for them: whom the owner named, who was met,
+// whom a member or the hub named, and who is only heard of. Whoever can send
+// multicast can make up devices without end: they must not use up what the others
+// are dialled with.
+type rank int
+
+const (
+	named rank = iota
+	wasMet
+	vouched
+	heardOf
+)
+
+func rankOf(s Source) rank {
+	switch s {
+	case Owner:
+		return named
+	case Gossip, Peer, Hub:
+		return vouched
+	}
+	return heardOf
+}
+
+func (e *entry) ranked() rank {
+	lowest := heardOf
+	for s, list := range e.addresses {
+		if len(list) > 0 {
+			lowest = min(lowest, rankOf(s))
+		}
+	}
+	if !e.parted.IsZero() {
+		lowest = min(lowest, wasMet)
+	}
+	return lowest
+}
+
+// budget is how much of a minute's dials are there for peers of a rank.
+func (r rank) budget() int {
+	switch r {
+	case named, wasMet:
+		return perMinute
+	case vouched:
+		return perMinute * 3 / 4
+	}
+	return perMinute / 2
 }
 
 // Forget drops everything about p, for example of one that was revoked.
@@ -189,6 +246,9 @@ func (b *Book) Due(now time.Time, most int) ([]Dial, time.Time) {
 		due = append(due, p)
 	}
 	slices.SortFunc(due, func(x, y peer.ID) int {
+		if c := cmp.Compare(b.peers[x].rank, b.peers[y].rank); c != 0 {
+			return c
+		}
 		if c := b.peers[x].notBefore.Compare(b.peers[y].notBefore); c != 0 {
 			return c
 		}
@@ -225,7 +285,7 @@ func (b *Book) Take(p peer.ID, now time.Time) (Dial, bool) {
 		return Dial{}, false
 	}
 	d := b.choose(p, e, now)
-	if len(d.Addresses) == 0 || !b.dials.take(now, perMinute) {
+	if len(d.Addresses) == 0 || !b.dials.take(now, e.rank.budget()) {
 		return Dial{}, false
 	}
 	if e.state == known {
@@ -267,7 +327,7 @@ func (b *Book) Met(p peer.ID, now time.Time) {
 		if !b.room(Owner) { // one that is there is worth more than any hint
 			return
 		}
-		e = &entry{addresses: map[Source][]multiaddr.Multiaddr{}}
+		e = &entry{addresses: map[Source][]multiaddr.Multiaddr{}, rank: wasMet}
 		b.peers[p] = e
 	}
 	e.state, e.failures, e.heard = met, 0, now
@@ -278,7 +338,7 @@ func (b *Book) Met(p peer.ID, now time.Time) {
 func (b *Book) Parted(p peer.ID, now time.Time) {
 	if e := b.peers[p]; e != nil && e.state != dialled {
 		if e.state == met {
-			e.parted = now
+			e.parted, e.rank = now, min(e.rank, wasMet)
 		}
 		e.state, e.notBefore = known, now.Add(b.turn(p))
 	}

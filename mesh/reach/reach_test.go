@@ -106,10 +106,10 @@ func TestTheSmallerDialsFirst(t *testing.T) {
 	if got := due(b, start.Add(600*time.Millisecond)); !slices.Equal(got, []peer.ID{large}) {
 		t.Errorf("at first: %q", got)
 	}
-	if got := due(b, start.Add(3*time.Second)); len(got) != 0 {
+	if got := due(b, start.Add(1500*time.Millisecond)); len(got) != 0 {
 		t.Errorf("the smaller one's turn is not over: %q", got)
 	}
-	if got := due(b, start.Add(9*time.Second)); !slices.Equal(got, []peer.ID{small}) {
+	if got := due(b, start.Add(3*time.Second)); !slices.Equal(got, []peer.ID{small}) {
 		t.Errorf("later: %q", got)
 	}
 }
