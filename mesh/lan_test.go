@@ -19,6 +19,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh"
 	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/mesh/meshtest"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -133,14 +134,7 @@ func TestNetworkNamespaces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for real multicast")
 	}
-	if os.Getuid() != 0 {
-		t.Skip("only root makes network namespaces")
-	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("the ip command is missing: install iproute2")
-	}
-	a, b := "cwa"+fmt.Sprint(os.Getpid()), "cwb"+fmt.Sprint(os.Getpid())
-	bridge(t, a, b)
+	lan := meshtest.NewLAN(t, 2)
 	one, two := seeded(t, 1), seeded(t, 2)
 	for _, c := range []struct {
 		name         string
@@ -150,50 +144,18 @@ func TestNetworkNamespaces(t *testing.T) {
 		{"configured", "/ip4/10.77.0.2/udp/7412/quic-v1/p2p/" + string(two.PeerID()), "/ip4/10.77.0.1/tcp/7412/p2p/" + string(one.PeerID())},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			first, second := child(t, a, 1, c.peers), child(t, b, 2, c.other)
+			first, second := child(t, lan.Machines[0], 1, c.peers), child(t, lan.Machines[1], 2, c.other)
 			expect(t, first, "met "+string(two.PeerID()))
 			expect(t, second, "met "+string(one.PeerID()))
 		})
 	}
 }
 
-// bridge makes two namespaces with one address each, joined by a bridge in a
-// third, so that nothing of the machine's own network is touched.
-func bridge(t *testing.T, a, b string) {
-	t.Helper()
-	middle := "cwm" + fmt.Sprint(os.Getpid())
-	run := func(command string) {
-		t.Helper()
-		if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
-			if strings.Contains(string(out), "not permitted") {
-				t.Skipf("ip %s: %s", command, out)
-			}
-			t.Fatalf("ip %s: %v: %s", command, err, out)
-		}
-	}
-	for _, ns := range []string{middle, a, b} {
-		t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", ns).Run() })
-		run("netns add " + ns)
-	}
-	run("-n " + middle + " link add br0 type bridge mcast_snooping 0")
-	run("-n " + middle + " link set br0 up")
-	for i, ns := range []string{a, b} {
-		port := fmt.Sprintf("port%d", i)
-		run("-n " + middle + " link add " + port + " type veth peer name eth0 netns " + ns)
-		run("-n " + middle + " link set " + port + " master br0 up")
-		run(fmt.Sprintf("-n %s addr add 10.77.0.%d/24 dev eth0", ns, i+1))
-		run("-n " + ns + " link set eth0 up")
-		run("-n " + ns + " link set lo up")
-		run("-n " + ns + " route add 224.0.0.0/4 dev eth0")
-	}
-}
-
 // child runs a device in a namespace until the test ends, and gives what it
 // says.
-func child(t *testing.T, namespace string, seed int, peers string) <-chan string {
+func child(t *testing.T, machine *meshtest.Machine, seed int, peers string) <-chan string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	c := exec.CommandContext(ctx, "ip", "netns", "exec", namespace, os.Args[0], "-test.run", "^TestLANChild$", "-test.v")
+	c := machine.Command(exec.Command(os.Args[0], "-test.run", "^TestLANChild$", "-test.v"))
 	c.Env = append(os.Environ(), fmt.Sprintf("%s=%d", childSeed, seed), childPeers+"="+peers)
 	c.Stderr = t.Output()
 	in, err := c.StdinPipe()
@@ -219,11 +181,12 @@ func child(t *testing.T, namespace string, seed int, peers string) <-chan string
 			}
 		}
 	}()
+	limit := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
 	t.Cleanup(func() {
 		_ = in.Close()
 		<-read
 		_ = c.Wait()
-		cancel()
+		limit.Stop()
 	})
 	return lines
 }
