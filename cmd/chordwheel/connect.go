@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/daemon"
@@ -16,8 +17,12 @@ func connector(key chain.Key, o deviceOptions) func(context.Context, daemon.Join
 		if o.hubs != nil {
 			addresses = o.hubs()
 		}
+		listen := o.config.Listen
+		if o.outside != nil && !onThisMachine(addresses) {
+			listen = o.outside // to be met where its hub is met
+		}
 		node, err := mesh.NewDevice(mesh.DeviceConfig{
-			Key: key, Trust: j.Trust, HubAddrs: addresses, Listen: o.config.Listen, Log: o.log, Version: version,
+			Key: key, Trust: j.Trust, HubAddrs: addresses, Listen: listen, Log: o.log, Version: version,
 			Peers: o.config.Peers, LAN: o.config.MDNS, Metered: o.config.Metered, Chains: events.Chains, Executor: events.Executor, Load: events.Load,
 			OnContact: events.Contact, OnParted: events.Parted, OnAnnounce: events.Announced, OnClone: events.Cloned,
 			OnInvalidation: func(slot chain.Slot, _ uint64, _ []byte) { events.Invalidated(slot) },
@@ -34,4 +39,14 @@ func connector(key chain.Key, o deviceOptions) func(context.Context, daemon.Join
 		}
 		return node, nil
 	}
+}
+
+// onThisMachine reports whether all of these addresses are loopback ones.
+func onThisMachine(addresses []string) bool {
+	for _, a := range addresses {
+		if !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/") {
+			return false
+		}
+	}
+	return true
 }

@@ -39,6 +39,7 @@ const drain = 20 * time.Second
 type deviceOptions struct {
 	dir      string
 	config   deviceConfig
+	outside  []string // where to listen instead if the hub is not on this machine; nil: the owner said where
 	environ  []string
 	ownID    bool               // keep the device ID in dir: the devices of `up` share one machine
 	makeKey  bool               // make an edge key where none is configured

@@ -30,7 +30,7 @@ a mesh with CHORDWHEEL_INVITE, or once with: chordwheel join INVITATION`,
 			override(&o.config.Edge, edgeAddress)
 			override(&o.config.Admin, admin)
 			if len(listen) > 0 {
-				o.config.Listen = listen
+				o.config.Listen, o.outside = listen, nil
 			}
 			d, err := openDevice(o)
 			if err != nil {
@@ -64,8 +64,15 @@ func (a *app) deviceOptions() (deviceOptions, error) {
 		return deviceOptions{}, err
 	}
 	config := defaultDevice(0, "127.0.0.1")
+	inside, outside := config.Listen, defaultDevice(0, "0.0.0.0").Listen
+	config.Listen = nil
 	if err := load(&config, dir, a.environ); err != nil {
 		return deviceOptions{}, usage("%w", err)
+	}
+	if config.Listen == nil {
+		config.Listen = inside
+	} else {
+		outside = nil
 	}
 	if config.Name == "" {
 		if config.Name, err = os.Hostname(); err != nil {
@@ -76,7 +83,7 @@ func (a *app) deviceOptions() (deviceOptions, error) {
 	if err != nil {
 		return deviceOptions{}, err
 	}
-	return deviceOptions{dir: dir, config: config, environ: a.environ, log: log, say: a.err}, nil
+	return deviceOptions{dir: dir, config: config, outside: outside, environ: a.environ, log: log, say: a.err}, nil
 }
 
 func (a *app) announceDevice(d *device) error {
