@@ -72,7 +72,14 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 // start runs a node and waits for its ready line.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: program(t, append(args, "--json")...), log: &logBuffer{}, done: make(chan error, 1)}
+	return startCommand(t, program(t, append(args, "--json")...))
+}
+
+// startCommand is start for a command that was made already.
+func startCommand(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	args := cmd.Args[1:]
+	p := &process{t: t, cmd: cmd, log: &logBuffer{}, done: make(chan error, 1)}
 	p.cmd.Stderr = p.log
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
