@@ -77,6 +77,9 @@ func (d *device) Status() control.Status {
 	s := d.Daemon.Status()
 	s.DataDir = d.options.dir
 	s.Edge, s.Admin = d.edgeURL(), d.adminURL()
+	if s.Receipts != nil {
+		s.Receipts.Inlets, s.Receipts.Unreported = d.edge.Inlets(time.Now())
+	}
 	return s
 }
 
@@ -186,7 +189,11 @@ func openDevice(o deviceOptions) (d *device, err error) {
 	if d.key, err = d.edgeKey(); err != nil {
 		return nil, err
 	}
-	d.edge, err = edge.New(edge.Config{Worker: d.Daemon, Key: d.key, NextKey: o.config.NextKey, Hosts: o.config.Hosts, Origins: o.config.Origins,
+	desk, err := d.Daemon.Desk()
+	if err != nil {
+		return nil, err
+	}
+	d.edge, err = edge.New(edge.Config{Desk: desk, Worker: d.Daemon, Key: d.key, NextKey: o.config.NextKey, Hosts: o.config.Hosts, Origins: o.config.Origins,
 		ListAgents: o.config.ListAgents, Log: o.log})
 	return d, err
 }

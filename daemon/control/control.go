@@ -86,6 +86,9 @@ type Receipts struct {
 	Writable  bool       `json:"writable"`             // the disk takes them
 	Fault     string     `json:"fault,omitempty"`      // why it does not
 	LastError string     `json:"last_error,omitempty"` // why the ledger did not take the last one
+
+	Inlets     int    `json:"inlets"`     // chats let in that wait for their outlet
+	Unreported uint64 `json:"unreported"` // chats let in whose outlet never came, since the start
 }
 
 // Foreign is the work of other devices that this one runs, since the start.

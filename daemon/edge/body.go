@@ -10,18 +10,19 @@ import (
 	"time"
 )
 
-// readBody reads the body into w after the checks that need none of it.
+// readBody reads the body, of so many bytes at most, into w after the checks that
+// need none of it.
 //
 // The bytes are made anew for each request and never pooled: an HTTP transport
 // may go on reading a request's body for a moment after the call was cancelled,
 // and would then send another caller's words.
-func (x *exchange) readBody(w *Work) *Refusal {
+func (x *exchange) readBody(w *Work, most int64) *Refusal {
 	r, l := x.r, x.edge.limits
 	if refusal := checkContent(r.Header); refusal != nil {
 		return refusal
 	}
-	if r.ContentLength > l.Body {
-		return tooLarge(l)
+	if r.ContentLength > most {
+		return tooLarge(most)
 	}
 	x.rc.SetReadDeadline(time.Now().Add(l.BodyRead)) // unsupported only in tests
 	// Half a promise costs nothing: only who sent 64 KiB gets the rest set aside.
@@ -33,8 +34,8 @@ func (x *exchange) readBody(w *Work) *Refusal {
 	for {
 		n, err := r.Body.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
-		if int64(len(b)) > l.Body {
-			return tooLarge(l)
+		if int64(len(b)) > most {
+			return tooLarge(most)
 		}
 		if err == io.EOF {
 			break
@@ -59,8 +60,8 @@ func (x *exchange) readBody(w *Work) *Refusal {
 	return nil
 }
 
-func tooLarge(l Limits) *Refusal {
-	return Refuse(RequestTooLarge, "the body is over %d bytes", l.Body)
+func tooLarge(most int64) *Refusal {
+	return Refuse(RequestTooLarge, "the body is over %d bytes", most)
 }
 
 // grow makes room: for the whole promised length, or twice as much.

@@ -115,6 +115,7 @@ type Config struct {
 	Hosts      []string     // names beside the loopback ones that a Host header may hold on a loopback listener
 	Origins    []string     // web origins, "scheme://host[:port]", that may call and get CORS headers
 	ListAgents bool         // /v1/models lists more than auto
+	Desk       *Desk        // for inlet and outlet; nil: they refuse
 	Limits     Limits
 	Log        *slog.Logger // nil discards
 }
@@ -128,6 +129,8 @@ type Edge struct {
 	hosts   map[string]bool
 	origins map[string]bool
 	agents  bool
+	desk    *Desk
+	inlets  inlets
 	limits  Limits
 	log     *slog.Logger
 	gate    gate
@@ -142,11 +145,16 @@ func New(cfg Config) (*Edge, error) {
 	if cfg.Key == "" && cfg.NextKey != "" {
 		return nil, errors.New("edge: ORCH_API_KEY_NEXT is set and ORCH_API_KEY is not: set both during a rotation")
 	}
+	if cfg.Desk != nil {
+		if err := cfg.Desk.check(); err != nil {
+			return nil, err
+		}
+	}
 	limits, err := cfg.Limits.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	e := &Edge{worker: cfg.Worker, keys: newKeys(cfg.Key, cfg.NextKey), agents: cfg.ListAgents, limits: limits, log: cfg.Log,
+	e := &Edge{worker: cfg.Worker, keys: newKeys(cfg.Key, cfg.NextKey), agents: cfg.ListAgents, desk: cfg.Desk, limits: limits, log: cfg.Log,
 		hosts: make(map[string]bool), origins: make(map[string]bool)}
 	e.gate.limit = limits.InFlight
 	if e.log == nil {

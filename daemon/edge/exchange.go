@@ -41,6 +41,9 @@ type exchange struct {
 	status   int
 	code     string
 	option   string
+	agent    string // DID of who was chosen at an inlet, or reported by an outlet
+	gateWord string
+	tokenID  string
 	peer     string // NAME/ID of the peer that answered
 	attempts int
 	end      walk.End
@@ -99,21 +102,17 @@ func (x *exchange) admit(loopback bool) *Refusal {
 
 // do runs w and writes its answer.
 func (x *exchange) do(w *Work, read func(w *Work) *Refusal, deliver func(w *Work) walk.Deliver) *Refusal {
-	w.ID, x.work = x.id, w
-	if refusal := readWishes(x.r.Header, w); refusal != nil {
-		return refusal
-	}
-	if !x.edge.gate.enter() {
-		return Refuse(Overloaded, "the edge works on as many requests as it may: try again")
-	}
-	defer x.edge.gate.leave()
-	if refusal := x.readBody(w); refusal != nil {
-		return refusal
-	}
-	if refusal := read(w); refusal != nil {
-		return refusal
-	}
-	put := deliver(w)
+	return x.inside(w, x.edge.limits.Body, func() *Refusal {
+		if refusal := read(w); refusal != nil {
+			return refusal
+		}
+		x.run(w, deliver(w))
+		return nil
+	})
+}
+
+// run has the worker answer.
+func (x *exchange) run(w *Work, put walk.Deliver) {
 	ctx := x.r.Context()
 	if x.stream != nil {
 		ctx = x.stream.start(ctx)
@@ -123,7 +122,6 @@ func (x *exchange) do(w *Work, read func(w *Work) *Refusal, deliver func(w *Work
 	defer stop()
 	res, err := x.edge.worker.Do(ctx, w, put)
 	x.finish(res, err)
-	return nil
 }
 
 // finish writes what is still owed after the worker returned.
@@ -272,7 +270,7 @@ func (x *exchange) logRequest() {
 	if !x.edge.log.Enabled(ctx, level) {
 		return
 	}
-	attrs := [...]slog.Attr{
+	attrs := append(make([]slog.Attr, 0, 18),
 		slog.String("request_id", x.id),
 		slog.String("route", x.route),
 		slog.Int("status", x.status),
@@ -287,8 +285,11 @@ func (x *exchange) logRequest() {
 		slog.Int64("bytes_out", x.out),
 		slog.Float64("first_ms", ms(x.first)),
 		slog.Float64("total_ms", ms(time.Since(x.began))),
+	)
+	if x.route == routeInlet || x.route == routeOutlet {
+		attrs = append(attrs, slog.String("agent_did", x.agent), slog.String("gate_decision", x.gateWord), slog.String("token_id", x.tokenID))
 	}
-	x.edge.log.LogAttrs(ctx, level, "request", attrs[:]...)
+	x.edge.log.LogAttrs(ctx, level, "request", attrs...)
 }
 
 func (x *exchange) method() string {

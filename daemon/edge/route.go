@@ -18,6 +18,8 @@ const (
 	routeModel  = "/v1/models/{id}"
 	routeChat   = "/v1/chat/completions"
 	routeWork   = "/api/v1/work/{primitive}"
+	routeInlet  = "/v1/inlet"
+	routeOutlet = "/v1/outlet"
 	routeHealth = "/healthz"
 	routeReady  = "/readyz"
 )
@@ -37,6 +39,8 @@ var routes = map[string]*route{
 	routeModel:  {name: routeModel, method: http.MethodGet, allow: "GET, HEAD", serve: (*exchange).getModel},
 	routeChat:   {name: routeChat, method: http.MethodPost, allow: "POST", serve: (*exchange).createChatCompletion},
 	routeWork:   {name: routeWork, method: http.MethodPost, allow: "POST", serve: (*exchange).doWork},
+	routeInlet:  {name: routeInlet, method: http.MethodPost, allow: "POST", serve: (*exchange).postInlet},
+	routeOutlet: {name: routeOutlet, method: http.MethodPost, allow: "POST", serve: (*exchange).postOutlet},
 	routeHealth: {name: routeHealth, method: http.MethodGet, allow: "GET, HEAD", open: true, serve: (*exchange).getHealth},
 	routeReady:  {name: routeReady, method: http.MethodGet, allow: "GET, HEAD", open: true, serve: (*exchange).getReadiness},
 }

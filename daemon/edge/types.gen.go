@@ -143,6 +143,21 @@ type Health struct {
 	Status string `json:"status"`
 }
 
+// InletResponse defines model for InletResponse.
+type InletResponse struct {
+	// AgentModelID The model to call.
+	AgentModelID    string `json:"agent_model_id"`
+	RequestHash     string `json:"request_hash"`
+	SelectionMethod string `json:"selection_method"`
+	Status          string `json:"status"`
+
+	// TokenID The id of the token that the gate judged; empty without one.
+	TokenID string `json:"token_id"`
+
+	// TransactionID Goes back with the outlet. It authenticates itself.
+	TransactionID string `json:"transaction_id"`
+}
+
 // ModelList defines model for ModelList.
 type ModelList struct {
 	Data   []ModelObject `json:"data"`
@@ -159,6 +174,14 @@ type ModelObject struct {
 	Name    string `json:"name,omitempty"`
 	Object  string `json:"object"`
 	OwnedBy string `json:"owned_by"`
+}
+
+// OutletResponse defines model for OutletResponse.
+type OutletResponse struct {
+	Ack bool `json:"ack"`
+
+	// TransactionID Names the receipt; begins with `unlinked-` where the outlet named no inlet of this device.
+	TransactionID string `json:"transaction_id"`
 }
 
 // WorkResponse defines model for WorkResponse.
