@@ -259,6 +259,7 @@ func TestHostileGreetings(t *testing.T) {
 		if err := d.SetRevocations(list); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(time.Second)
 		r.connect(d.Host()) // it was hung up on
 		day := chain.Instant(24 * time.Hour / time.Millisecond)
 		for _, c := range []struct {
