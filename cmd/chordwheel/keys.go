@@ -31,13 +31,13 @@ device. A running daemon takes changes over by itself.`,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(
-		&cobra.Command{Use: "list", Short: "List the names of the keys, never their values", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+		&cobra.Command{Use: "list", Short: "List the names of the keys, never their values", Example: "  chordwheel keys list --json", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 			return a.keysList(c.Context())
 		}},
-		&cobra.Command{Use: "set NAME", Short: "Set a key from standard input", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
+		&cobra.Command{Use: "set NAME", Short: "Set a key from standard input", Example: "  chordwheel keys set groq < groq.key", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 			return a.keysSet(c.Context(), args[0])
 		}},
-		&cobra.Command{Use: "rm NAME", Short: "Forget a key", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+		&cobra.Command{Use: "rm NAME", Short: "Forget a key", Example: "  chordwheel keys rm groq", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
 			ring, err := a.ring()
 			if err != nil {
 				return err
