@@ -537,3 +537,23 @@ func TestLocalsDoNotCrowdTheCatalogueOut(t *testing.T) {
 		})
 	}
 }
+
+// A price that no arithmetic of a body can hold puts its option last, and keeps
+// nothing from being published.
+func TestAHugePrice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := strings.Replace(declared, "price: {per_call: 1}", "price: {per_call: 1000000, input_per_mtok: 1000000, output_per_mtok: 1000000}", 1)
+		r := start(t, newDisk(), parsed(t, strings.Replace(text, "[{id: home}]", "[{id: home, pin: [gamma/huge]}]", 1)))
+		a := r.joined("a", "key:alpha", "key:beta", "execute:llm.chat")
+		l := local("local/dear/q", chain.LLMChat)
+		l.Option.Cost.PerCall, l.Option.Cost.InputPerMtok, l.Option.Cost.OutputPerMtok = 1<<53, 1<<53, 1<<53
+		a.locals = []wire.LocalOption{l}
+		if _, err := a.visit(); err != nil {
+			t.Fatal(err)
+		}
+		order := a.order(home)
+		if len(order) != 5 || order[len(order)-1] != "local/dear/q" || order[len(order)-2] != "gamma/huge" {
+			t.Errorf("%v", order)
+		}
+	})
+}

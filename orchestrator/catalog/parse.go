@@ -41,6 +41,7 @@ func Parse(name string, b []byte) (Catalog, error) {
 
 func (r *reader) file(b []byte) Catalog {
 	var c Catalog
+	b = bytes.TrimPrefix(b, []byte("\ufeff")) // as some editors begin a file
 	start := &token.Position{Line: 1, Column: 1}
 	if len(b) > MaxBytes {
 		r.failAt(start, "the file has %d bytes, at most %d", len(b), MaxBytes)

@@ -235,3 +235,10 @@ func TestManyModels(t *testing.T) {
 		}
 	}
 }
+
+// Some editors begin a file with a byte order mark.
+func TestAByteOrderMark(t *testing.T) {
+	if _, err := Parse("c.yaml", []byte("\ufeffprimitives: [{name: llm.chat, default: [local]}]\n")); err != nil {
+		t.Error(err)
+	}
+}

@@ -28,7 +28,7 @@ func (p *placed) published() chain.Option {
 	o.Cost.Quality = chain.PPMOf(v.quality)
 	o.Cost.Outside = v.outside
 	o.Cost.Credit = micros(-p.parts.credit)
-	o.Cost.Beside = micros(p.parts.money) + micros(p.parts.quota) + micros(p.parts.quality) + micros(p.parts.geo) // what a device cannot measure for itself
+	o.Cost.Beside = min(micros(p.parts.money)+micros(p.parts.quota)+micros(p.parts.quality)+micros(p.parts.geo), mostMicros) // what a device cannot measure for itself
 	o.Cost.FailureBill = p.c.FailureBill
 	if u := p.c.Estimates.Usual; u > 0 {
 		o.Cost.Usual = chain.PPMOf(RoundOdds(u))
@@ -38,7 +38,16 @@ func (p *placed) published() chain.Option {
 	return o
 }
 
-func micros(x float64) chain.MicroUSD { return chain.MicroUSD(math.Round(x)) }
+// mostMicros is the largest number that a body holds: one option with a price beyond
+// it must not keep the others from being published.
+const mostMicros = 1 << 53
+
+func micros(x float64) chain.MicroUSD {
+	if !(x > 0) {
+		return 0
+	}
+	return chain.MicroUSD(math.Round(min(x, mostMicros)))
+}
 
 // millis gives seconds as a duration; a millisecond at least, since zero means
 // not known.
