@@ -4,6 +4,7 @@ import { after, before, test } from "node:test";
 import OpenAI, { APIError, APIUserAbortError, AuthenticationError, NotFoundError, UnprocessableEntityError } from "openai";
 import { startMesh } from "./mesh.mjs";
 import { startProvider } from "./provider.mjs";
+import { ask, calls, collect, textOf, tools } from "./questions.mjs";
 
 let first, second, mesh, client;
 
@@ -51,16 +52,6 @@ after(async () => {
   second?.close();
   assert.equal(code, 0, `up did not end in order:\n${mesh?.log()}`);
 });
-
-const ask = (content, more) => ({ model: "auto", messages: [{ role: "user", content }], ...more });
-
-async function collect(stream) {
-  const chunks = [];
-  for await (const chunk of stream) chunks.push(chunk);
-  return chunks;
-}
-
-const textOf = (chunks) => chunks.map((c) => c.choices[0]?.delta?.content ?? "").join("");
 
 test("lists models", async () => {
   const models = [];
@@ -111,17 +102,6 @@ test("passes on what it does not know, and no secret of the caller", async () =>
   assert.equal(headers.authorization, "Bearer the-key-of-first");
   assert.ok(!JSON.stringify(headers).includes(mesh.device.key));
 });
-
-const tools = [
-  {
-    type: "function",
-    function: { name: "weather", parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] } },
-  },
-];
-const calls = [
-  { id: "call_a", type: "function", function: { name: "weather", arguments: '{"city":"Pune"}' } },
-  { id: "call_b", type: "function", function: { name: "weather", arguments: '{"city":"Kochi"}' } },
-];
 
 test("calls tools, two at once, plainly", async () => {
   const question = ask("call two tools", { tools, parallel_tool_calls: true });

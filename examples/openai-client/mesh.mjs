@@ -1,7 +1,7 @@
-// Starts a hub and a device for a test, in a folder of their own.
+// Starts a hub and devices for a test, in a folder of their own.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -9,12 +9,19 @@ import { fileURLToPath } from "node:url";
 
 const binary = process.env.CHORDWHEEL_BINARY ?? fileURLToPath(new URL("../../bin/chordwheel", import.meta.url));
 
-/** Starts `chordwheel up` with a catalogue. Returns the first device and how to stop all. */
-export async function startMesh(catalogue, env) {
+/**
+ * Starts `chordwheel up` with a catalogue. configs holds the config.yaml of each device, a,
+ * b, c… Returns the devices, the first of them, and how to stop all.
+ */
+export async function startMesh(catalogue, env, configs = { a: "" }) {
   const home = await mkdtemp(join(tmpdir(), "chordwheel-e2e-"));
   const file = join(home, "catalogue.yaml");
   await writeFile(file, catalogue);
-  const child = spawn(binary, ["up", "--devices", "1", "--dir", join(home, "up"), "--catalog", file, "--json"], {
+  for (const [name, text] of Object.entries(configs)) {
+    await mkdir(join(home, "up", name), { recursive: true, mode: 0o700 });
+    await writeFile(join(home, "up", name, "config.yaml"), text, { mode: 0o600 });
+  }
+  const child = spawn(binary, ["up", "--devices", String(Object.keys(configs).length), "--dir", join(home, "up"), "--catalog", file, "--json"], {
     env: { ...process.env, CHORDWHEEL_DEVICE_ID_FILE: join(home, "device-id"), CHORDWHEEL_BUILTIN: "false", ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
@@ -33,5 +40,6 @@ export async function startMesh(catalogue, env) {
       throw new Error(`${binary} up ended with ${code} before it was ready:\n${log}`);
     }),
   ]);
-  return { device: JSON.parse(ready).devices[0], stop, log: () => log };
+  const { devices } = JSON.parse(ready);
+  return { devices, device: devices[0], stop, log: () => log };
 }

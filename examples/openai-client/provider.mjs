@@ -5,6 +5,9 @@ import { once, EventEmitter } from "node:events";
 
 const words = ["one", " two", " three", " four", " five"];
 
+/** Characters of two, three and four bytes. */
+export const wide = "é€𝄞";
+
 /** Starts a provider on a free port. `name` shows in its answers. */
 export async function startProvider(name) {
   const seen = []; // {path, headers, body} of each request
@@ -18,18 +21,20 @@ export async function startProvider(name) {
     // "close" comes after a finished answer too: only an unfinished one counts.
     res.on("close", () => res.writableFinished || events.emit("gone", script));
     events.emit("asked", script);
-    play(script, name, body, res);
+    play(script, name, body, res, events);
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   return {
     url: `http://127.0.0.1:${server.address().port}/v1`,
-    seen,
+    requests: seen,
     last: () => seen.at(-1),
     /** Resolves when a request with the script has arrived. */
     asked: (script) => until(events, "asked", script),
     /** Resolves when a caller left before its answer was finished. */
     gone: (script) => until(events, "gone", script),
+    /** Says that the caller has seen piece i of "ten pieces". */
+    seen: (i) => events.emit("seen", i),
     close: () => {
       server.closeAllConnections();
       server.close();
@@ -54,7 +59,7 @@ function scriptFor(body) {
   return typeof last === "string" ? last : last.find((part) => part.type === "text").text;
 }
 
-function play(script, name, body, res) {
+function play(script, name, body, res, events) {
   const answer = new Answer(name, body, res);
   switch (script) {
     case "call two tools":
@@ -70,6 +75,10 @@ function play(script, name, body, res) {
     case "stop after one word":
       answer.chunk({ role: "assistant", content: words[0] });
       return;
+    case "cut wide characters":
+      return answer.cutEverywhere(wide);
+    case "ten pieces":
+      return answer.oneByOne(10, events);
     case "break after two words":
       answer.chunk({ role: "assistant", content: words[0] });
       answer.chunk({ content: words[1] });
@@ -139,6 +148,35 @@ class Answer {
     if (!this.body.stream) return this.whole({ content: pieces.join("") }, "stop");
     this.chunk({ role: "assistant", content: "" });
     for (const content of pieces) this.chunk({ content });
+    this.chunk({}, "stop");
+    this.end();
+  }
+
+  /** The same text in one event after the other, each cut in two one byte further on. */
+  async cutEverywhere(content) {
+    this.chunk({ role: "assistant", content: "" });
+    const choices = [{ index: 0, delta: { content }, finish_reason: null }];
+    const event = Buffer.from(`data: ${JSON.stringify({ ...this.common, object: "chat.completion.chunk", choices })}\n\n`);
+    this.res.socket.setNoDelay(true);
+    for (let at = 1; at < event.length; at++) {
+      this.res.write(event.subarray(0, at));
+      await new Promise(setImmediate);
+      this.res.write(event.subarray(at));
+    }
+    this.pieces = event.length - 1;
+    this.chunk({ content: ` ${this.pieces}` });
+    this.chunk({}, "stop");
+    this.end();
+  }
+
+  /** Pieces 100 ms apart; each waits until the caller has seen the one before. */
+  async oneByOne(n, events) {
+    this.chunk({ role: "assistant", content: "" });
+    for (let i = 0; i < n; i++) {
+      const got = new Promise((resolve) => events.once("seen", resolve));
+      this.chunk({ content: `${i} ` });
+      await Promise.all([got, new Promise((resolve) => setTimeout(resolve, 100))]);
+    }
     this.chunk({}, "stop");
     this.end();
   }
