@@ -157,6 +157,7 @@ func TestAnnouncementsNeedAMembership(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.within(time.Second, "the list is known", w.all(func(r *rim) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.lists == 1 }))
+		time.Sleep(time.Second)
 		r.connect(w.devices[0].Host()) // it was hung up on
 		time.Sleep(5 * time.Second)
 		before := rejected(w.devices[0].Stats())
