@@ -34,7 +34,7 @@ func discover(ctx context.Context) []wire.LocalOption {
 	var group sync.WaitGroup
 	for i, s := range usualServers {
 		group.Go(func() {
-			models, err := client.Models(ctx, s.endpoint)
+			models, err := client.Models(ctx, s.endpoint, "")
 			if err != nil {
 				return // nobody there, or something else
 			}

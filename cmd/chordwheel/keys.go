@@ -44,6 +44,7 @@ device. A running daemon takes changes over by itself.`,
 			}
 			return ring.Remove(args[0])
 		}},
+		a.keysTest(),
 	)
 	return c
 }

@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,12 +19,16 @@ const (
 	modelsWait   = 5 * time.Second
 )
 
-// Models asks the server at endpoint for the ids of its models, without a key:
-// this is how local servers are found and their health is seen. It takes at most
+// ErrKey is wrapped by the error of a model list that was refused for the key.
+var ErrKey = errors.New("the key was refused")
+
+// Models asks the server at endpoint for the ids of its models: without a key
+// this is how local servers are found and their health is seen, with one how its
+// owner tries it. It takes at most
 // 5 s and 1 MiB, and gives at most 1,000 ids, in the server's order. A server
 // without models gives none and no error. Ids that are no names (empty, over
 // 256 bytes, with control characters) are left out.
-func (a *Adapter) Models(ctx context.Context, endpoint string) ([]string, error) {
+func (a *Adapter) Models(ctx context.Context, endpoint string, key chain.Secret) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, modelsWait)
 	defer cancel()
 	u, err := join(endpoint, modelsPath)
@@ -32,11 +37,17 @@ func (a *Adapter) Models(ctx context.Context, endpoint string) ([]string, error)
 	}
 	r := &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Accept": acceptPlain, "Accept-Encoding": identity, "User-Agent": userAgent}}
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key.Reveal())
+	}
 	resp, err := a.transport.roundTrip(r.WithContext(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("models of %s: %w", chain.Clip(endpoint), err)
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
+		return nil, fmt.Errorf("models of %s: %w (%d)", chain.Clip(endpoint), ErrKey, resp.StatusCode)
+	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("models of %s: the server answered %d", chain.Clip(endpoint), resp.StatusCode)
 	}

@@ -419,7 +419,7 @@ func TestModels(t *testing.T) {
 	p := providertest.New(t)
 	p.SetModels("qwen2.5:7b", "a/b", "", strings.Repeat("x", 300), "line\nbreak", "last")
 	a := newAdapter(t)
-	got, err := a.Models(t.Context(), p.Endpoint())
+	got, err := a.Models(t.Context(), p.Endpoint(), "")
 	if want := []string{"qwen2.5:7b", "a/b", "last"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q (%v)", got, err)
 	}
@@ -428,14 +428,14 @@ func TestModels(t *testing.T) {
 		many[i] = fmt.Sprint("m", i)
 	}
 	p.SetModels(many...)
-	if got, err = a.Models(t.Context(), p.Endpoint()); err != nil || len(got) != maxModels {
+	if got, err = a.Models(t.Context(), p.Endpoint(), ""); err != nil || len(got) != maxModels {
 		t.Errorf("%d models (%v)", len(got), err)
 	}
 	p.SetModels()
-	if got, err = a.Models(t.Context(), p.Endpoint()); err != nil || len(got) != 0 {
+	if got, err = a.Models(t.Context(), p.Endpoint(), ""); err != nil || len(got) != 0 {
 		t.Errorf("%q (%v)", got, err)
 	}
-	if _, err = a.Models(t.Context(), providertest.Refusing(t).Endpoint()); err == nil {
+	if _, err = a.Models(t.Context(), providertest.Refusing(t).Endpoint(), ""); err == nil {
 		t.Error("nobody listens, and no error")
 	}
 }
