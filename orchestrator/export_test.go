@@ -14,3 +14,6 @@ func (h *Hub) Sweep(scopes ...chain.ScopeID) { h.sweepLater(scopes) }
 
 // HoldJoins puts off what is said of topics, as after much work with them.
 func (h *Hub) HoldJoins(d time.Duration) { h.nextJoin = time.Now().Add(d) }
+
+// Sweeping gives the number of scopes that wait to be looked over.
+func (h *Hub) Sweeping() int { return len(h.sweep) }

@@ -95,6 +95,7 @@ type Hub struct {
 	unkept       map[chain.ScopeID]bool   // chains of these changed and are not on disk yet
 	kept         map[chain.CID]bool       // bodies that are
 	sweep        []chain.ScopeID          // scopes to look over, bit by bit
+	sweepSlots   []chain.Slot             // of the first of these, what is left
 	swept        time.Duration            // work of the sweep that runs
 	memo         memo
 	orders       uint64 // worked out since the start

@@ -24,6 +24,14 @@ func (h *Hub) slotsOf(scope chain.ScopeID, p chain.Primitive) []chain.Slot {
 	return list
 }
 
+// slotsIn gives the slots of one scope, for all primitives.
+func (h *Hub) slotsIn(scope chain.ScopeID) (list []chain.Slot) {
+	for i := range h.catalogue.Primitives {
+		list = append(list, h.slotsOf(scope, h.catalogue.Primitives[i].Name)...)
+	}
+	return list
+}
+
 // nothingOption stands alone in the chain of a qualifier for which every option is
 // out. No device knows its kind, so none runs it; without a chain devices would
 // fall back to a wider one, and to options that an override has denied.

@@ -268,19 +268,23 @@ func (h *Hub) resolveAll() error {
 	return err
 }
 
+// resolveScopes looks over all chains of scopes: now, or bit by bit where they are too many.
 func (h *Hub) resolveScopes(scopes []chain.ScopeID) error {
 	if len(scopes)*len(h.catalogue.Primitives) > atOnce {
 		h.sweepLater(scopes)
 		return nil
 	}
-	var errs []error
+	var slots []chain.Slot
 	for _, scope := range scopes {
-		for _, p := range h.catalogue.Primitives {
-			for _, slot := range h.slotsOf(scope, p.Name) {
-				if err := h.resolveSlot(slot); err != nil {
-					errs = append(errs, fmt.Errorf("resolve: %w", err))
-				}
-			}
+		if slots = append(slots, h.slotsIn(scope)...); len(slots) > atOnce {
+			h.sweepLater(scopes)
+			return nil
+		}
+	}
+	var errs []error
+	for _, slot := range slots {
+		if err := h.resolveSlot(slot); err != nil {
+			errs = append(errs, fmt.Errorf("resolve: %w", err))
 		}
 	}
 	return errors.Join(errs...)

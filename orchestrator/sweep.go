@@ -22,6 +22,7 @@ import (
 const (
 	atOnce     = 4096
 	sweepTurn  = 5 * time.Millisecond
+	sweepStep  = 16          // chains between two looks at the time
 	lookEvery  = time.Second // how often reports can make the hub look over one order
 	lookShare  = 20          // one part in so many of the time goes into looking orders over
 	memoLasts  = time.Minute
@@ -244,7 +245,7 @@ func (h *Hub) sweepLater(scopes []chain.ScopeID) {
 		slices.Sort(scopes)
 		scopes = slices.Compact(scopes)
 	}
-	h.sweep = scopes
+	h.sweep, h.sweepSlots = scopes, nil
 }
 
 // sweeping is ready to receive from while there is something to sweep.
@@ -261,11 +262,17 @@ var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c
 func (h *Hub) sweepOn() {
 	began := time.Now()
 	for len(h.sweep) > 0 && time.Since(began) < sweepTurn {
-		n := min(16, len(h.sweep))
-		batch := h.sweep[:n]
-		h.sweep = h.sweep[n:]
-		if err := h.resolveScopes(batch); err != nil {
-			h.log.Error("publishing failed", "error", err)
+		if h.sweepSlots == nil {
+			h.sweepSlots = h.slotsIn(h.sweep[0])
+		}
+		n := min(sweepStep, len(h.sweepSlots))
+		for _, slot := range h.sweepSlots[:n] {
+			if err := h.resolveSlot(slot); err != nil {
+				h.log.Error("publishing failed", "error", err)
+			}
+		}
+		if h.sweepSlots = h.sweepSlots[n:]; len(h.sweepSlots) == 0 {
+			h.sweep, h.sweepSlots = h.sweep[1:], nil
 		}
 	}
 	h.keepEditions()

@@ -190,3 +190,60 @@ func TestASweep(t *testing.T) {
 		}
 	})
 }
+
+// TestManyOverridesAreSwept: chains of stages and consumers count as well. Looked over
+// in one turn, thousands of them would keep every protest waiting.
+func TestManyOverridesAreSwept(t *testing.T) {
+	var text strings.Builder
+	text.WriteString(apart[:strings.Index(apart, "primitives:\n")] + "primitives:\n")
+	for i := range 9 {
+		fmt.Fprintf(&text, "  - {name: llm.x%d, default: [local]}\n", i)
+	}
+	text.WriteString("  - {name: llm.chat, default: [alpha/small, beta/small]}\nworkspaces:\n  - id: home\n    stages:\n")
+	for i := range 19 {
+		fmt.Fprintf(&text, "      - {name: s%d, deny: [\"beta/*\"]}\n", i)
+	}
+	text.WriteString("    consumers:\n")
+	for i := range 23 {
+		fmt.Fprintf(&text, "      - {name: c%d, deny: [\"alpha/*\"]}\n", i)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, strings.Replace(declared, "keys: [alpha]", "keys: [k]", 1)))
+		r.joined("a", "key:k")
+		if err := r.Reload(t.Context(), parsed(t, strings.ReplaceAll(text.String(), "embed.text", "llm.chat"))); err != nil {
+			t.Fatal(err)
+		}
+		if r.Sweeping() == 0 {
+			t.Error("ten times 480 chains were looked over at once")
+		}
+		synctest.Wait()
+		if n := len(published(t, r)); n != 20*24 {
+			t.Errorf("%d chains are published, want %d", n, 20*24)
+		}
+	})
+}
+
+// TestManyPrimitivesAreSwept: a sweep comes to its end also where one turn cannot
+// hold a few scopes' chains.
+func TestManyPrimitivesAreSwept(t *testing.T) {
+	var text strings.Builder
+	text.WriteString(apart[:strings.Index(apart, "primitives:\n")] + "primitives:\n  - {name: llm.chat, default: [alpha/small, beta/small]}\n  - {name: embed.text, default: [gamma/vec]}\n")
+	for i := range 900 {
+		fmt.Fprintf(&text, "  - {name: p%d, default: [local]}\n", i)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, text.String()+"workspaces: [{id: home}]\n"))
+		for i := range 6 {
+			if _, err := r.device(fmt.Sprint("d", i), "key:k").enrol(r.invite(orchestrator.Invite{Scope: chain.ScopeID(fmt.Sprint("workspace:w", i))})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.Reload(t.Context(), parsed(t, strings.ReplaceAll(text.String(), "alpha/small, beta", "beta"))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n := r.Sweeping(); n != 0 {
+			t.Errorf("%d scopes still wait", n)
+		}
+	})
+}
