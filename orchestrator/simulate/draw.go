@@ -28,6 +28,7 @@ var drawn = []struct{ policy, colour, width string }{
 type panel struct {
 	title string
 	of    func(*Hour) float64
+	over  bool     // how much that is above what who knows everything has, as a share
 	who   []string // policies; nil: all that are drawn
 	share bool     // of 100 %
 	log   bool
@@ -35,12 +36,15 @@ type panel struct {
 
 var panels = []panel{
 	{title: "cost of a request, micro-dollars (logarithmic)", of: func(h *Hour) float64 { return h.Cost }, log: true},
+	{title: "regret: by how much it is dearer than c1 in the same hour", of: func(h *Hour) float64 { return h.Cost }, who: []string{Product, C2}, over: true, share: true},
 	{title: "mean time to the end of a request, seconds (logarithmic)", of: func(h *Hour) float64 { return h.Seconds }, log: true},
 	{title: "requests that tried the best option of the moment first", of: func(h *Hour) float64 { return h.Best }, share: true},
 	{title: "requests that first tried an option that had been down for over 5 minutes", of: func(h *Hour) float64 { return h.Dead }, who: []string{Product, C2}, share: true},
 	{title: "how much dearer the hub's order is than the best, for the middle of the fleet", of: func(h *Hour) float64 { return h.Hub }, who: []string{Product}, share: true},
 	{title: "options that a device moved by itself, in an hour", of: func(h *Hour) float64 { return h.Reorders }, who: []string{Product}},
 	{title: "requests that got an answer", of: func(h *Hour) float64 { return h.Answered }, share: true},
+	{title: "escalations: protests, an hour", of: func(h *Hour) float64 { return h.Protests }, who: []string{Product}},
+	{title: "bytes between a device and the hub, an hour", of: func(h *Hour) float64 { return h.Bytes }, who: []string{Product}},
 	{title: "requests, an hour", of: func(h *Hour) float64 { return h.Requests }, who: []string{Product}},
 }
 
@@ -68,6 +72,7 @@ func text(b *bytes.Buffer, x, y float64, colour, anchor string, size int, s stri
 // scale is where values stand on a panel's axis.
 type scale struct {
 	low, high float64
+	step      float64 // between marks; 0: four parts
 	log       bool
 	top       int
 }
@@ -124,7 +129,7 @@ func (p *panel) draw(b *bytes.Buffer, r *Result, top int) {
 		var points []string
 		for h := range o.Series {
 			if o.Series[h].Requests > 0 {
-				points = append(points, fmt.Sprintf("%.1f,%.1f", x(float64(h)+0.5), s.y(p.of(&o.Series[h]))))
+				points = append(points, fmt.Sprintf("%.1f,%.1f", x(float64(h)+0.5), s.y(p.value(r, o, h))))
 			}
 		}
 		fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="%s" points="%s"/>`+"\n", d.colour, d.width, strings.Join(points, " "))
@@ -135,6 +140,15 @@ func (p *panel) draw(b *bytes.Buffer, r *Result, top int) {
 	}
 }
 
+// value gives what a policy's line shows for an hour.
+func (p *panel) value(r *Result, o *Outcome, hour int) float64 {
+	v := p.of(&o.Series[hour])
+	if c1 := r.Of(C1); p.over && c1 != nil && hour < len(c1.Series) {
+		return v/max(p.of(&c1.Series[hour]), 1e-9) - 1
+	}
+	return v
+}
+
 // scale finds the range of a panel's values.
 func (p *panel) scale(r *Result, top int) scale {
 	s := scale{low: math.Inf(1), high: math.Inf(-1), log: p.log, top: top}
@@ -143,8 +157,9 @@ func (p *panel) scale(r *Result, top int) scale {
 			continue
 		}
 		for h := range r.Outcomes[i].Series {
-			if x := &r.Outcomes[i].Series[h]; x.Requests > 0 {
-				s.low, s.high = min(s.low, p.of(x)), max(s.high, p.of(x))
+			if r.Outcomes[i].Series[h].Requests > 0 {
+				v := p.value(r, &r.Outcomes[i], h)
+				s.low, s.high = min(s.low, v), max(s.high, v)
 			}
 		}
 	}
@@ -156,9 +171,21 @@ func (p *panel) scale(r *Result, top int) scale {
 	case p.share && s.low > 0.9: // nearly all: what is missing is of interest
 		s.low, s.high = min(s.low-0.001, 0.99), 1
 	default:
-		s.low, s.high = 0, max(s.high*1.05, 1e-3)
+		s.low, s.step = min(s.low, 0), nice(max(s.high-min(s.low, 0), 1e-3)/4)
+		s.low, s.high = s.step*math.Floor(s.low/s.step), s.step*math.Ceil(max(s.high, 1e-3)/s.step)
 	}
 	return s
+}
+
+// nice rounds a step up to 1, 2, 2.5 or 5 times a power of ten.
+func nice(step float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(step)))
+	for _, m := range []float64{1, 2, 2.5, 5} {
+		if m*power >= step*0.999 {
+			return m * power
+		}
+	}
+	return 10 * power
 }
 
 // shown reports whether a policy has a line on p.
@@ -173,6 +200,12 @@ func (p *panel) shown(policy string) bool {
 
 // marks gives the values that have a line across.
 func (s scale) marks() (list []float64) {
+	for i := 0; s.step > 0 && s.low+float64(i)*s.step <= s.high*1.001; i++ {
+		list = append(list, s.low+float64(i)*s.step)
+	}
+	if list != nil {
+		return list
+	}
 	for i := range 5 {
 		part := float64(i) / 4
 		if s.log {

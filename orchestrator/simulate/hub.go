@@ -91,8 +91,7 @@ func (h *hub) input(now time.Time) (resolve.Input, chain.Rules) {
 			continue
 		}
 		o := &sc.Options[i]
-		c := resolve.Candidate{Option: w.option(i), Withheld: o.Withheld,
-			Prior: resolve.Prior{Latency: o.Prior.Latency.Seconds(), FailureLatency: o.Prior.Latency.Seconds(), Reliability: o.Prior.Reliability}}
+		c := resolve.Candidate{Option: w.option(i), Withheld: o.Withheld, Prior: h.prior(i)}
 		if !o.Withheld {
 			in.Default = append(in.Default, c.Option.ID)
 		}
@@ -111,6 +110,12 @@ func (h *hub) input(now time.Time) (resolve.Input, chain.Rules) {
 		in.Candidates = append(in.Candidates, c)
 	}
 	return in, publish.Rules(sc.rules(), in)
+}
+
+// prior is what the catalogue declares of an option.
+func (h *hub) prior(i int) resolve.Prior {
+	p := &h.s.s.Options[i].Prior
+	return resolve.Prior{Latency: p.Latency.Seconds(), FailureLatency: p.Latency.Seconds(), Reliability: p.Reliability}
 }
 
 func key(id chain.OptionID) learn.Key { return learn.Key{Primitive: slot.Primitive, Option: id} }

@@ -71,7 +71,8 @@ type Hour struct {
 	Dead     float64 `json:"dead"`
 	Reorders float64 `json:"reorders"` // a device
 	Protests float64 `json:"protests"`
-	Hub      float64 `json:"hub"` // share by which the hub's order is dearer than the best for the middle of the fleet
+	Bytes    float64 `json:"bytes"` // a device
+	Hub      float64 `json:"hub"`   // share by which the hub's order is dearer than the best for the middle of the fleet
 }
 
 // Policies gives the names of those to run: the product and both clairvoyants, and

@@ -157,9 +157,10 @@ func (t *tally) hour(s *sim) {
 	if s.now > 0 {
 		c := t.cur
 		if n := c.Requests; n > 0 {
-			c.Cost, c.Seconds, c.Answered, c.Best, c.Dead = c.Cost/n, c.Seconds/n, c.Answered/n, c.Best/n, c.Dead/n
+			c.Cost, c.Seconds, c.Answered, c.Best, c.Dead = c.Cost/n, c.Seconds/n, c.Answered/n, min(c.Best/n, 1), min(c.Dead/n, 1)
 		}
 		c.Protests = float64(t.protests) - t.sum(func(h *Hour) float64 { return h.Protests })
+		c.Bytes = (float64(t.bytes) - t.sum(func(h *Hour) float64 { return h.Bytes })*float64(len(s.devices))) / float64(len(s.devices))
 		c.Reorders /= float64(len(s.devices))
 		if list := s.policy.listed(); len(list) > 0 {
 			best := s.w.knowingMiddle()
