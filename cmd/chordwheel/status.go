@@ -80,6 +80,7 @@ func (a *app) writeStatus(w io.Writer, s control.Status, now time.Time) {
 	if m := s.Hub.MembershipExpires; m != nil {
 		field("membership", "until "+m.Format(time.DateOnly)+" for "+join(s.Hub.Scopes))
 	}
+	field("peers", fmt.Sprintf("%d in contact, %d known; see: chordwheel peers", s.Peers.Live, s.Peers.Known))
 	field("requests", fmt.Sprintf("%d, %d failed, %d in flight, %d attempts, %d protests", s.Requests.Total, s.Requests.Failed, s.Requests.InFlight, s.Requests.Attempts, s.Requests.Protests))
 	for _, line := range a.sharingLines(s.Foreign, now) {
 		field("sharing", line)
