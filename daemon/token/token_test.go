@@ -270,6 +270,9 @@ func TestServersThatFail(t *testing.T) {
 			if !errors.As(err, &e) || e.Code != c.code || token != (Token{}) {
 				t.Errorf("%s: %v", name, err)
 			}
+			if name == "202" && !strings.Contains(err.Error(), "answered 202") {
+				t.Errorf("%s: its body was read: %v", name, err)
+			}
 			if err != nil && (strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 600) {
 				t.Errorf("%s: %q", name, err)
 			}
