@@ -17,3 +17,6 @@ func (h *Hub) HoldJoins(d time.Duration) { h.nextJoin = time.Now().Add(d) }
 
 // Sweeping gives the number of scopes that wait to be looked over.
 func (h *Hub) Sweeping() int { return len(h.sweep) }
+
+// Plans gives the number of chains whose answers to protests are worked out.
+func (h *Hub) Plans() int { return len(h.plans) }

@@ -247,3 +247,33 @@ func TestManyPrimitivesAreSwept(t *testing.T) {
 		}
 	})
 }
+
+// TestALargeStatus: whoever looks at a hub of thousands of chains gets the first of
+// them and the number of the others, and makes it work nothing out.
+func TestALargeStatus(t *testing.T) {
+	text := strings.Replace(apart, "primitives:\n", "primitives:\n  - {name: p.a, default: [peer]}\n  - {name: p.b, default: [peer]}\n  - {name: p.c, default: [peer]}\n  - {name: p.d, default: [peer]}\n  - {name: p.e, default: [peer]}\n  - {name: p.f, default: [peer]}\n", 1)
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{start(t, newDisk(), parsed(t, text)), nil}
+		for i := range 520 { // of eight chains each
+			if _, err := w.device(fmt.Sprintf("%06d", i), "key:k", "execute:p.a", "execute:p.b", "execute:p.c", "execute:p.d", "execute:p.e", "execute:p.f").enrol(w.invite(orchestrator.Invite{Scope: chain.ScopeID(fmt.Sprintf("workspace:w%06d", i))})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.stop()
+		w.rig = start(t, w.disk, parsed(t, text))
+		before := w.Plans()
+		s, err := w.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after := w.Plans(); after > before+1000 {
+			t.Errorf("looking made %d answers to protests", after-before)
+		}
+		if len(s.Chains) > 2000 || len(s.Chains)+s.MoreChains != 4160 || len(s.Devices) != 520 || s.MoreDevices != 0 {
+			t.Errorf("%d chains and %d more, %d devices and %d more", len(s.Chains), s.MoreChains, len(s.Devices), s.MoreDevices)
+		}
+		if c := s.Chains[0]; c.Scope != "workspace:w000000" || len(c.Options) == 0 {
+			t.Errorf("the first: %+v", c)
+		}
+	})
+}

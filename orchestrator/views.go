@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -46,12 +47,14 @@ type Status struct {
 	Conflicts   []ConflictView    `json:"conflicts"`
 	Chords      []ChordView       `json:"chords"` // between devices; both ends claim them
 	Chains      []ChainSummary    `json:"chains"`
-	Bodies      int               `json:"bodies"`      // shared by the chains
-	Invitations int               `json:"invitations"` // open
-	Learned     int               `json:"learned"`     // options with estimates
-	Orders      uint64            `json:"orders"`      // worked out since the start
-	Sweeping    int               `json:"sweeping"`    // scopes still to be looked over
-	Refused     map[string]uint64 `json:"refused"`     // by code, since the start
+	MoreDevices int               `json:"more_devices,omitempty"` // that are not listed
+	MoreChains  int               `json:"more_chains,omitempty"`  // that are not listed
+	Bodies      int               `json:"bodies"`                 // shared by the chains
+	Invitations int               `json:"invitations"`            // open
+	Learned     int               `json:"learned"`                // options with estimates
+	Orders      uint64            `json:"orders"`                 // worked out since the start
+	Sweeping    int               `json:"sweeping"`               // scopes still to be looked over
+	Refused     map[string]uint64 `json:"refused"`                // by code, since the start
 	Alarms      []Alarm           `json:"alarms"`
 	Ceilings    []quota.State     `json:"ceilings"`              // spend against them
 	DialsAsked  *uint64           `json:"dials_asked,omitempty"` // must be 0: the hub never probes
@@ -223,13 +226,12 @@ func (h *Hub) Status(ctx context.Context) (Status, error) {
 }
 
 func (h *Hub) status(addrs []string) Status {
-	_, bodies := h.press.Counts()
 	learned, _ := h.book.Len()
 	s := Status{
 		Kind: "hub", Version: h.cfg.Version, Name: h.cfg.Name, Mesh: h.cfg.Mesh, PeerID: h.PeerID(), Addresses: addrs, Started: h.started.UTC(),
 		Catalogue: CatalogueView{Loaded: h.reloaded.UTC(), Refused: h.unread, Providers: len(h.catalogue.Providers), Primitives: len(h.catalogue.Primitives),
 			Workspaces: len(h.catalogue.Workspaces) + h.catalogue.Enlisted()},
-		Devices: []DeviceView{}, Conflicts: []ConflictView{}, Chords: []ChordView{}, Chains: h.summaries(), Bodies: bodies, Invitations: len(h.invitations),
+		Devices: []DeviceView{}, Conflicts: []ConflictView{}, Chords: []ChordView{}, Chains: h.summaries(maxListed), Invitations: len(h.invitations),
 		Learned: learned, Orders: h.orders, Sweeping: len(h.sweep), Refused: map[string]uint64{}, Alarms: append([]Alarm{}, h.alarms...),
 		Ceilings: h.quotaStates(time.Now()),
 	}
@@ -237,9 +239,12 @@ func (h *Hub) status(addrs []string) Status {
 		s.Catalogue.Models += len(p.Models)
 	}
 	now := time.Now()
-	for _, d := range h.fleet.Devices() {
+	devices, editions := h.fleet.Devices(), 0
+	for _, d := range devices[:min(len(devices), maxListed)] {
 		s.Devices = append(s.Devices, viewOf(d, now))
 	}
+	editions, s.Bodies = h.press.Counts()
+	s.MoreDevices, s.MoreChains = len(devices)-len(s.Devices), editions-len(s.Chains)
 	s.Chords = h.chordViews(h.fleet.Chords(now))
 	for _, c := range h.fleet.Conflicts() {
 		s.Conflicts = append(s.Conflicts, ConflictView{c.ID, c.Peer, c.Holder, c.Name, c.At.Time()})
@@ -295,13 +300,30 @@ func viewOf(d *fleet.Device, now time.Time) DeviceView {
 
 // Chains gives what is published, by scope and primitive.
 func (h *Hub) Chains(ctx context.Context) ([]ChainSummary, error) {
-	return ask(ctx, h, func() ([]ChainSummary, error) { return h.summaries(), nil })
+	return ask(ctx, h, func() ([]ChainSummary, error) { return h.summaries(math.MaxInt), nil })
 }
 
-func (h *Hub) summaries() []ChainSummary {
+// maxListed is how many devices and chains a status lists, by name.
+const maxListed = 2000
+
+// summaries gives up to most chains, the first by scope and primitive.
+func (h *Hub) summaries(most int) []ChainSummary {
 	list := []ChainSummary{}
-	for _, slot := range h.press.Slots() {
-		list = append(list, h.summary(slot))
+	if editions, _ := h.press.Counts(); editions <= most {
+		for _, slot := range h.press.Slots() {
+			list = append(list, h.summary(slot))
+		}
+	} else {
+		for _, scope := range h.scopes() {
+			for _, slot := range h.slotsIn(scope) {
+				if _, there := h.press.Edition(slot); there && len(list) < most {
+					list = append(list, h.summary(slot))
+				}
+			}
+			if len(list) == most {
+				break
+			}
+		}
 	}
 	slices.SortFunc(list, func(a, b ChainSummary) int {
 		return strings.Compare(string(a.Scope)+" "+string(a.Primitive), string(b.Scope)+" "+string(b.Primitive))
@@ -316,7 +338,9 @@ func (h *Hub) summary(slot chain.Slot) ChainSummary {
 	for i := range body.Options {
 		s.Options = append(s.Options, body.Options[i].ID)
 	}
-	s.Withheld = h.plan(slot).Len()
+	if p := h.plans[slot]; p != nil { // after a restart its turn may not have come
+		s.Withheld = p.Len()
+	}
 	s.Protests.Target = body.Rules.WithDefaults().Escalation
 	if c := h.protests[slot]; c != nil {
 		s.Protests.Answered, s.Protests.Refused, s.Protests.Coalesced, s.Protests.Queued = c.Answered, c.Refused, c.Coalesced, c.Queued

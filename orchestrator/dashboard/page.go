@@ -173,7 +173,7 @@ func (p *Pages) page(w http.ResponseWriter, r *http.Request) {
 	}
 	for i, c := range s.Chains {
 		if i == maxExplained {
-			v.More = len(s.Chains) - i
+			v.More = len(s.Chains) - i + s.MoreChains
 			break
 		}
 		why, err := p.hub.Explain(r.Context(), chain.Slot{Scope: c.Scope, Primitive: c.Primitive})
