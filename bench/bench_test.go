@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,15 +50,22 @@ func pretendEdge(args []string) {
 	if err != nil {
 		panic(err)
 	}
+	devices := 1
+	if !bytes.Contains(raw, []byte("endpoint")) { // it is the second device's own
+		devices = 2
+		if raw, err = os.ReadFile(filepath.Join(args[slices.Index(args, "--dir")+1], "b", "config.yaml")); err != nil {
+			panic(err)
+		}
+	}
 	upstream := regexp.MustCompile(`endpoint: (.*)/v1`).FindSubmatch(raw)[1]
 	proxy := newLean(string(upstream))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
-	json.NewEncoder(os.Stdout).Encode(map[string]any{"hub": map[string]any{}, "devices": []any{
+	json.NewEncoder(os.Stdout).Encode(map[string]any{"hub": map[string]any{}, "devices": slices.Repeat([]any{
 		map[string]any{"edge": "http://" + ln.Addr().String() + "/v1", "key": "secret"},
-	}})
+	}, devices)})
 	http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer secret" {
 			http.Error(w, "who are you", http.StatusUnauthorized)
@@ -71,10 +81,10 @@ func TestRunComparesEveryTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := run(t.Context(), []string{"-binary", self, "-rounds", "2", "-slice", "40ms", "-streams", "40", "-walk", ""}, &out); err != nil {
+	if err := run(t.Context(), []string{"-binary", self, "-rounds", "2", "-slice", "40ms", "-streams", "40", "-walk", "", "-exec", ""}, &out); err != nil {
 		t.Fatalf("run: %v\n%s", err, out.String())
 	}
-	for _, want := range []string{"the edge, all in one", "plain chat, one caller", "first chunk of a stream, 16 callers at once", "straight", "lean", "reverse", "edge", "streams cut, of 40 through the edge: 0"} {
+	for _, want := range []string{"the edge, all in one", "plain chat, one caller", "first chunk of a stream, 16 callers at once", "straight", "lean", "reverse", "edge", "through a peer", "streams cut, of 40 through the edge: 0"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out.String())
 		}
@@ -185,16 +195,18 @@ func TestRatiosAreTakenWithinARound(t *testing.T) {
 }
 
 func TestTheSummaryHoldsAllFigures(t *testing.T) {
-	rounds := [][]figure{{{p50: 1}, {p50: 2, cpu: 1}, {p50: 4}, {p50: 3, cpu: 1.5}}}
+	rounds := [][]figure{{{p50: 1}, {p50: 2, cpu: 1}, {p50: 4}, {p50: 3, cpu: 1.5}, {p50: 6, cpu: 4.5}}}
 	sum := summary{streams: 10_000, walk: &attempt{1234.4, 7}}
 	sum.add(shape{conns: 1}, rounds)
 	sum.add(shape{streamed: true, conns: 16}, rounds)
 	var out strings.Builder
-	sum.print(&out, 3)
+	sum.print(&out)
 	got := strings.Join(strings.Fields(out.String()), " ")
 	const figures = "3.00x 1.50x 0.75x 2.00x 1.500 1.50x"
+	const peers = "6.00x 2.00x 3.00x"
 	want := "the edge, all in one p50 /straight /lean /reverse added/lean cpu s/10k cpu/lean " +
 		"plain chat, one caller " + figures + " first chunk of a stream, 16 callers at once " + figures +
+		" through a peer: one device's edge, another device's work p50 /straight /edge cpu/edge plain chat, one caller " + peers + " first chunk of a stream, 16 callers at once " + peers +
 		" streams cut, of 10000 through the edge: 0 the walk, for each attempt: 1234 ns, 7 allocations"
 	if got != want {
 		t.Errorf("summary\n%s\nwant\n%s", got, want)
@@ -207,6 +219,19 @@ func TestParseWalk(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := parseWalk([]byte("PASS\n")); err == nil {
+		t.Error("figures without a benchmark")
+	}
+}
+
+func TestParseExec(t *testing.T) {
+	got, err := parseExec([]byte("goos: linux\nBenchmarkExec/tcp-2   1000  900 ns/op  40 us_raw  60 us_sign+verify  1.2 x_answer\nBenchmarkExec/quic-2   1000  900 ns/op  80 us_raw\nPASS\n"))
+	if err != nil || len(got) != 2 || got[0].transport != "tcp" || got[1].of["us_raw"] != 80 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if line := got[0].String(); !strings.Contains(line, "on tcp: 3.00x of a raw echo (40 µs)") {
+		t.Error(line)
+	}
+	if _, err := parseExec([]byte("PASS\n")); err == nil {
 		t.Error("figures without a benchmark")
 	}
 }

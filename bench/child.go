@@ -66,12 +66,15 @@ func startTargets(ctx context.Context, binary string) (_ []target, stop func(), 
 		running = append(running, c)
 		targets = append(targets, target{name: role, base: base, model: "small", pid: c.cmd.Process.Pid})
 	}
-	edge, c, err := startEdge(ctx, binary, dir, targets[straight].base)
-	if err != nil {
-		return nil, nil, err
+	for _, begin := range []func(ctx context.Context, binary, dir, provider string) (target, *child, error){startEdge, startPeer} {
+		t, c, err := begin(ctx, binary, dir, targets[straight].base)
+		if err != nil {
+			return nil, nil, err
+		}
+		running = append(running, c)
+		targets = append(targets, t)
 	}
-	running = append(running, c)
-	return append(targets, edge), cleanUp, nil
+	return targets, cleanUp, nil
 }
 
 // catalogue gives the edge the provider as its only option.
@@ -92,28 +95,91 @@ workspaces:
 `
 
 func startEdge(ctx context.Context, binary, dir, provider string) (target, *child, error) {
+	return startUp(ctx, binary, filepath.Join(dir, "edge"), "edge", 1, fmt.Sprintf(catalogue, provider))
+}
+
+// Where the provider is the peer's own service, the first device has nothing but the
+// slot. 16 callers at once are more than a device takes from one peer unless told.
+const (
+	slotOnly = `primitives:
+  - name: llm.chat
+    order: fixed
+    default: [local, peer]
+    peer: {requires: ["execute:llm.chat"]}
+`
+	ownService = `adapters:
+  - name: bench
+    adapter: openai
+    endpoint: %s/v1
+    models: [{name: small, primitives: [llm.chat], context: 32768}]
+sharing: {jobs: 64}
+`
+)
+
+// startPeer gives the edge of a device whose every request runs on another device.
+func startPeer(ctx context.Context, binary, dir, provider string) (target, *child, error) {
+	dir = filepath.Join(dir, "peer")
+	config := filepath.Join(dir, "up", "b", "config.yaml")
+	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
+		return target{}, nil, err
+	}
+	if err := os.WriteFile(config, fmt.Appendf(nil, ownService, provider), 0o600); err != nil {
+		return target{}, nil, err
+	}
+	t, c, err := startUp(ctx, binary, dir, "peer", 2, slotOnly)
+	if err != nil {
+		return target{}, nil, err
+	}
+	t.model = "auto" // a peer's own models have no names here
+	if err := untilAnswered(ctx, t); err != nil {
+		err = fmt.Errorf("the first device never handed work to the second: %w; the log ends with: %s", err, c.lastWords())
+		c.stop()
+		return target{}, nil, err
+	}
+	return t, c, nil
+}
+
+// untilAnswered waits a limited time until a target answers: two devices have to meet
+// before one works for the other.
+func untilAnswered(ctx context.Context, t target) error {
+	c := newCrowd(t, shape{conns: 1})
+	defer c.close()
+	for end := time.Now().Add(20 * time.Second); ; {
+		got := c.drive(ctx, times(1))
+		if got.failed == 0 {
+			return nil
+		}
+		if ctx.Err() != nil || time.Now().After(end) {
+			return got.last
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// startUp starts a hub and devices, and gives the edge of the first as a target.
+func startUp(ctx context.Context, binary, dir, name string, devices int, catalogue string) (target, *child, error) {
 	// In a folder of its own: the hub watches the one that the catalogue is in,
 	// and every line that is logged beside it would wake the hub.
 	file := filepath.Join(dir, "catalogue", "catalogue.yaml")
-	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return target{}, nil, err
 	}
-	if err := os.WriteFile(file, fmt.Appendf(nil, catalogue, provider), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(catalogue), 0o600); err != nil {
 		return target{}, nil, err
 	}
-	c, line, err := start(ctx, dir, binary, "up", "--devices", "1", "--dir", filepath.Join(dir, "up"), "--catalog", file, "--json")
+	c, line, err := start(ctx, dir, binary, "up", "--devices", strconv.Itoa(devices), "--dir", filepath.Join(dir, "up"), "--catalog", file, "--json")
 	if err != nil {
 		return target{}, nil, err
 	}
 	var ready struct {
 		Devices []struct{ Edge, Key string }
 	}
-	if err := json.Unmarshal([]byte(line), &ready); err != nil || len(ready.Devices) != 1 {
+	if err := json.Unmarshal([]byte(line), &ready); err != nil || len(ready.Devices) != devices {
 		c.stop()
 		return target{}, nil, fmt.Errorf("%s up --json said %q, not which device is ready", binary, line)
 	}
 	d := ready.Devices[0]
-	return target{name: "edge", base: strings.TrimSuffix(d.Edge, "/v1"), key: d.Key, model: "small", pid: c.cmd.Process.Pid, words: c.lastWords}, c, nil
+	return target{name: name, base: strings.TrimSuffix(d.Edge, "/v1"), key: d.Key, model: "small", pid: c.cmd.Process.Pid, words: c.lastWords}, c, nil
 }
 
 // child is a process that was started here and has said that it is ready.

@@ -110,6 +110,8 @@ const (
 	straight = 0
 	leanest  = 1
 	reverse  = 2
+	edge     = 3
+	peer     = 4 // the edge of a device, whose work another does
 )
 
 // printTable prints one line per target. A ratio is taken within a round and

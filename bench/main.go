@@ -1,6 +1,6 @@
 // Command bench measures what the edge costs: it drives one provider straight,
-// through a lean proxy, through the standard library's reverse proxy and
-// through the real chordwheel binary, in turn, and prints the ratios. Each of
+// through a lean proxy, through the standard library's reverse proxy, through the real
+// chordwheel binary, and through one device of it on another, in turn, and prints the ratios. Each of
 // them is a process of its own, so that their processor time can be told apart.
 // It meets the product from outside only: its command line, its HTTP, its
 // processor time.
@@ -33,6 +33,7 @@ type settings struct {
 	slice   time.Duration
 	streams int
 	walk    string
+	exec    string
 }
 
 func main() {
@@ -60,6 +61,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.DurationVar(&s.slice, "slice", 2*time.Second, "how long each target is driven per round; below 1s processor time is too coarse")
 	fs.IntVar(&s.streams, "streams", 10_000, "streams sent through the edge to see that none is cut")
 	fs.StringVar(&s.walk, "walk", "./chain/walk", "the package whose benchmark says what an attempt costs; empty to leave it out")
+	fs.StringVar(&s.exec, "exec", "./mesh/exec", "the package whose benchmark compares an attempt at a peer with a raw echo; empty to leave it out")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -82,7 +84,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		sum.add(shape, figures)
 		failed = errors.Join(failed, faults(targets, figures))
 	}
-	edge := len(targets) - 1
 	if sum.streams = s.streams; s.streams > 0 {
 		if sum.cut, err = countCut(ctx, targets[edge], s.streams); err != nil {
 			return errors.Join(failed, err)
@@ -98,7 +99,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		sum.walk = &walk
 	}
-	sum.print(out, edge)
+	if s.exec != "" {
+		if sum.exec, err = measureExec(ctx, s.exec); err != nil {
+			return errors.Join(failed, err)
+		}
+	}
+	sum.print(out)
 	return failed
 }
 

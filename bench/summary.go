@@ -13,6 +13,7 @@ type summary struct {
 	streams int          // sent to see whether one is cut; 0: none
 	cut     int
 	walk    *attempt // nil where it was not measured
+	exec    []execFigures
 }
 
 func (s *summary) add(of shape, rounds [][]figure) {
@@ -21,7 +22,7 @@ func (s *summary) add(of shape, rounds [][]figure) {
 
 // print writes the table. As everywhere, a ratio is taken within a round, and
 // the median of the rounds is shown.
-func (s *summary) print(out io.Writer, edge int) {
+func (s *summary) print(out io.Writer) {
 	fmt.Fprintln(out, "the edge, all in one")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\tp50 /straight\t/lean\t/reverse\tadded/lean\tcpu s/10k\tcpu/lean")
@@ -35,6 +36,19 @@ func (s *summary) print(out io.Writer, edge int) {
 			ratio(median(rounds, func(r []figure) float64 { return r[edge].cpu / r[leanest].cpu })))
 	}
 	w.Flush()
+	fmt.Fprintln(out, "through a peer: one device's edge, another device's work")
+	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\tp50 /straight\t/edge\tcpu/edge")
+	for i, rounds := range s.rounds {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.shapes[i],
+			ratio(median(rounds, func(r []figure) float64 { return r[peer].p50 / r[straight].p50 })),
+			ratio(median(rounds, func(r []figure) float64 { return r[peer].p50 / r[edge].p50 })),
+			ratio(median(rounds, func(r []figure) float64 { return r[peer].cpu / r[edge].cpu })))
+	}
+	w.Flush()
+	for _, e := range s.exec {
+		fmt.Fprintln(out, e)
+	}
 	if s.streams > 0 {
 		fmt.Fprintf(out, "streams cut, of %d through the edge: %d\n", s.streams, s.cut)
 	}
