@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/daemon"
@@ -17,6 +19,7 @@ func (n *Net) Check() {
 	n.checkChains()
 	n.checkHub()
 	n.checkTraces()
+	n.checkReceipts()
 	n.watch.mu.Lock()
 	broken := n.watch.broken
 	n.watch.broken = nil
@@ -136,4 +139,38 @@ func (n *Net) checkTraces() {
 	if err != nil {
 		n.t.Error(err)
 	}
+}
+
+// checkReceipts: every answer has one on the disk, its own device's. A crash may have taken
+// those that were not there yet, as many as the start after it counted.
+func (n *Net) checkReceipts() {
+	for _, d := range n.devices {
+		if !d.Runs() {
+			continue
+		}
+		owed := func() int { d.mu.Lock(); defer d.mu.Unlock(); return d.finished - d.lost }
+		for end := time.Now().Add(5 * time.Second); d.receipts() < owed() && time.Now().Before(end); {
+			time.Sleep(50 * time.Millisecond) // an answer does not wait for its receipt
+		}
+		if have, owed := d.receipts(), owed(); have < owed {
+			n.watch.breach(7, "%s has %d receipts and owes %d", d.Name, have, owed)
+		}
+	}
+}
+
+// receipts counts the receipts of d's own requests in its spool.
+func (d *Device) receipts() int {
+	files, err := filepath.Glob(filepath.Join(d.dir, "spool*.jsonl"))
+	if err != nil {
+		d.net.t.Fatal(err)
+	}
+	own, count := []byte(`"seeker_did":"`+d.Peer.DID()+`"`), 0
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			d.net.t.Fatal(err)
+		}
+		count += bytes.Count(b, own)
+	}
+	return count
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/chordwheel/chordwheel/mesh/wire"
 	"github.com/chordwheel/chordwheel/store"
 	"github.com/chordwheel/chordwheel/store/datadir"
+	"github.com/chordwheel/chordwheel/store/spool"
 )
 
 // Device is one device: its daemon while it runs, and its data directory, which outlives
@@ -40,9 +41,12 @@ type Device struct {
 	db     *store.Store
 	chains *store.ChainCache
 	marks  *datadir.Marks
+	spool  *spool.Spool
 
-	mu   sync.Mutex
-	asks int
+	mu       sync.Mutex
+	asks     int
+	finished int // asks that were answered
+	lost     int // open requests that crashes ended, as the starts after them counted
 }
 
 // Runs reports whether the device runs.
@@ -119,9 +123,13 @@ func (d *Device) open() (err error) {
 		locals = append(locals, wire.LocalOption{Primitives: []chain.Primitive{chain.LLMChat},
 			Option: chain.Option{ID: id, Kind: chain.Local, Adapter: "openai", Model: "m", Endpoint: "http://127.0.0.1:9000/v1"}})
 	}
+	if d.spool, err = spool.Open(spool.Config{Dir: d.dir, Label: daemon.LabelReceipt, Log: log}); err != nil {
+		return err
+	}
+	d.lost += d.spool.Status().Lost
 	seed := [2]uint64{uint64(d.net.seed), uint64(d.place)}
 	d.Daemon, err = daemon.New(daemon.Config{Key: key, DeviceID: d.id, Name: d.Name, Version: "testnet", Chains: watchedChains{d.chains, d}, Marks: d.marks, State: d.data,
-		Keys: d.ring, Adapters: map[string]adapter.Adapter{"openai": upstreamOf{d.net.Upstream, d}}, Locals: locals, Log: log,
+		Keys: d.ring, Adapters: map[string]adapter.Adapter{"openai": upstreamOf{d.net.Upstream, d}}, Locals: locals, Spool: d.spool, Log: log,
 		Random: rand.New(rand.NewPCG(seed[0], seed[1])), Connect: func(ctx context.Context, j daemon.Joined, e daemon.Events) (daemon.Node, error) {
 			return d.connect(ctx, key, j, e)
 		}})
@@ -159,7 +167,7 @@ func (d *Device) stop() {
 	defer cancel()
 	err := errors.Join(d.edge.Shutdown(ctx))
 	d.Drain(ctx)
-	err = errors.Join(err, d.Daemon.Close(), d.db.Close(), d.data.Close())
+	err = errors.Join(err, d.Daemon.Close(), d.spool.Close(), d.db.Close(), d.data.Close())
 	if err != nil {
 		d.net.t.Errorf("device %s ended with %v", d.Name, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/examples/testnet"
+	"github.com/chordwheel/chordwheel/mesh/exec"
 )
 
 // TestTwentyDevices: join, work, loss and return of devices, partition, heal, loss and
@@ -159,5 +160,56 @@ func TestAChainEnds(t *testing.T) {
 		n.Start(testnet.Hub)
 		reachable(n, []string{"a"})
 		n.Until(time.Minute, "it has a chain in force", func() bool { return n.Ask("a").Status == 200 })
+	})
+}
+
+// TestAKeyIsOnNoStream: both devices have a key of the same name, and each works for the
+// other with its own. What streams carry is watched in every test of this package.
+func TestAKeyIsOnNoStream(t *testing.T) {
+	catalogue := strings.Replace(testnet.DefaultCatalogue, "tries: 2}", "tries: 2, via: [local, provider]}", 1)
+	catalogue = strings.Replace(catalogue, "default: [local, alpha/small, peer, beta/small]", "default: [peer, local, alpha/small]", 1)
+	cfg := testnet.Config{Devices: 2, Catalogue: catalogue, Keys: map[string][]string{"a": {"alpha"}, "b": {"alpha"}}, Models: map[string][]string{"a": {"m"}, "b": {"m"}}}
+	testnet.Run(t, cfg, func(n *testnet.Net) {
+		n.Upstream.Down("local/a/m", true)
+		n.Upstream.Down("local/b/m", true)
+		n.JoinAll()
+		for _, name := range n.Names() {
+			if a := n.Ask(name).WantAnswer(); a.Option != "peer" {
+				t.Errorf("not handed on: %+v", a)
+			}
+		}
+		calls := n.Upstream.Calls()
+		if end := calls[len(calls)-1]; end.Option != "alpha/small" {
+			t.Errorf("want the other's key at work: %+v", end)
+		}
+		for _, c := range calls {
+			if !c.Foreign() {
+				t.Errorf("it ran at home: %+v", c)
+			}
+		}
+		if n.Carried(exec.Protocol) == 0 {
+			t.Error("nothing was seen on the streams of exec: the test says nothing")
+		}
+		n.Check()
+	})
+}
+
+// TestLocalOnlyStaysHere: where the data may not leave the device, a peer that could do it
+// is not asked, and a device without a means of its own has none.
+func TestLocalOnlyStaysHere(t *testing.T) {
+	catalogue := strings.Replace(testnet.DefaultCatalogue, "    default: [local, alpha/small, peer, beta/small]\n    peer: {requires: [\"execute:llm.chat\"], tries: 2}\n    withheld: [gamma/large]\n",
+		"    default: [local]\n    source: {data: local-only}\n", 1)
+	testnet.Run(t, testnet.Config{Devices: 2, Catalogue: catalogue, Models: map[string][]string{"b": {"m"}}}, func(n *testnet.Net) {
+		n.Join("b") // before it there is nothing that could be offered
+		n.Join("a")
+		n.Met(time.Minute)
+		n.Ask("b").WantAnswer()
+		if a := n.Ask("a"); a.Status == 200 {
+			t.Errorf("a has nothing of its own, and answered: %+v", a)
+		}
+		if calls := n.Upstream.Calls(); len(calls) != 1 || n.Carried(exec.Protocol) != 0 {
+			t.Errorf("calls %v, %d bytes on streams of exec", calls, n.Carried(exec.Protocol))
+		}
+		n.Check()
 	})
 }

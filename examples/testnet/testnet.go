@@ -38,6 +38,9 @@ const Hub = "hub"
 type Config struct {
 	Devices   int    // 1 to 26, named a, b, c…
 	Catalogue string // YAML; "" is [DefaultCatalogue]
+	// Keys are the names of the keys that each device holds, Models the local models that
+	// each has. Both nil: b, e, h… have the key alpha, c, f, i… a model.
+	Keys, Models map[string][]string
 	// Seed of the network, the keys and [Net.Random]; 0: one is picked. The environment
 	// variable TESTNET_SEED overrides it, TESTNET_SEEDS says how many to run.
 	Seed int64
@@ -135,11 +138,15 @@ func New(t testing.TB, cfg Config) *Net {
 	for i := range cfg.Devices {
 		d := &Device{net: n, Name: string(rune('a' + i)), place: i + 1, ring: ring{}}
 		d.dir = filepath.Join(n.dir, d.Name)
-		if i%3 == 1 {
-			d.ring["alpha"] = chain.Secret(fmt.Sprintf("%s%s-%d", keyCanary, d.Name, cfg.Seed))
+		keys, models := cfg.Keys[d.Name], cfg.Models[d.Name]
+		if cfg.Keys == nil && cfg.Models == nil {
+			keys, models = [][]string{nil, {"alpha"}, nil}[i%3], [][]string{nil, nil, {"m"}}[i%3]
 		}
-		if i%3 == 2 {
-			d.models = []chain.OptionID{chain.OptionID("local/" + d.Name + "/m")}
+		for _, k := range keys {
+			d.ring[k] = chain.Secret(fmt.Sprintf("%s%s-%s-%d", keyCanary, d.Name, k, cfg.Seed))
+		}
+		for _, m := range models {
+			d.models = append(d.models, chain.OptionID("local/"+d.Name+"/"+m))
 		}
 		n.devices = append(n.devices, d)
 		d.start()
@@ -172,6 +179,13 @@ func (n *Net) Device(name string) *Device {
 	}
 	n.t.Fatalf("testnet: there is no device %q", name)
 	return nil
+}
+
+// Carried gives how many bytes were seen on the streams of a protocol, at both ends.
+func (n *Net) Carried(protocol string) int {
+	n.watch.mu.Lock()
+	defer n.watch.mu.Unlock()
+	return n.watch.bytes[protocol]
 }
 
 // Names gives the names of all devices.

@@ -162,7 +162,7 @@ func (w *watch) called(d *Device, c adapter.Call) {
 		return
 	}
 	from := w.net.Device(asker)
-	if o.Kind != chain.Local {
+	if o.Kind != chain.Local && !w.viaProvider(d) {
 		w.breach(5, "%s ran %s for %s: its slot allows local options only", d.Name, o.ID, asker)
 	}
 	joined, ok, err := daemon.LoadJoined(d.data)
@@ -186,11 +186,29 @@ func (w *watch) called(d *Device, c adapter.Call) {
 	}
 }
 
-// answered holds a device to the life of its chains.
+// viaProvider reports whether any slot that d was ever given lets its runner use
+// providers.
+func (w *watch) viaProvider(d *Device) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, options := range w.options[d.Name] {
+		for _, o := range options {
+			if o.Kind == chain.Peer && slices.Contains(o.Via, chain.Provider) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// answered holds a device to the life of its chains, and remembers that it owes a receipt.
 func (w *watch) answered(d *Device, a Answer) {
-	if a.Status != 200 || !d.Runs() {
+	if a.Status != 200 {
 		return
 	}
+	d.mu.Lock()
+	d.finished++
+	d.mu.Unlock()
 	began := time.Now().Add(-a.Took)
 	for _, c := range d.chains.All() {
 		if c.Slot().Primitive == chain.LLMChat && c.Expired(began) {
