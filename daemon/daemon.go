@@ -23,6 +23,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain/purse"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/adapter"
+	"github.com/chordwheel/chordwheel/daemon/apps"
 	"github.com/chordwheel/chordwheel/daemon/bind"
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/report"
@@ -106,6 +107,7 @@ type Daemon struct {
 	foreign  *foreign
 	receipts *receipts
 	deltas   deltas
+	apps     *apps.Book
 	purse    *purse.Purse
 	lastEnd  atomic.Int64 // when the last request ended, Unix milliseconds
 
@@ -182,6 +184,9 @@ func New(cfg Config) (*Daemon, error) {
 	d.lastEnd.Store(now.UnixMilli())
 	d.loadDeltas()
 	d.deltas.book.Begin(now)
+	if err := d.loadApps(); err != nil {
+		return nil, err
+	}
 	if err := d.loadPurse(); err != nil {
 		return nil, err
 	}

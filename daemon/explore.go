@@ -66,12 +66,18 @@ func scaled(took time.Duration, output int64, profile chain.Profile) time.Durati
 // measured, and explores while it is idle.
 func (d *Daemon) tend(ctx context.Context) {
 	keep, look := time.NewTicker(keepDeltasEvery), time.NewTicker(lookIdle)
+	keepApps := time.NewTicker(keepAppsEvery)
+	defer keepApps.Stop()
 	defer keep.Stop()
 	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-keepApps.C:
+			if err := d.keepApps(); err != nil {
+				d.cfg.Log.Warn("a restart would forget what applications used", "error", err)
+			}
 		case <-keep.C:
 			if err := d.keepDeltas(); err != nil {
 				d.cfg.Log.Warn("a restart would forget what this device measured", "error", err)

@@ -47,11 +47,14 @@ func (d *Daemon) selects(w *edge.Work) (chosen, error) {
 	}
 	c := chosen{method: selection.Fallback, capability: string(w.Primitive)}
 	var err error
-	if c.chain, err = d.inForce(w.Primitive, of); err != nil {
+	if c.chain, err = d.inForceFor(w.App, w.Primitive, of); err != nil {
 		return chosen{}, err
 	}
 	c.talk = conversation(w)
-	c.options = selection.Candidates(d.ordered(c.chain, c.talk), c.capability, s.Agents, d.did)
+	c.options = d.allowed(w, selection.Candidates(d.ordered(c.chain, c.talk), c.capability, s.Agents, d.did))
+	if len(c.options) == 0 && w.App.Restricted() {
+		return chosen{}, edge.Refuse(edge.ModelNotFound, "application %s may use none of the models of the chain for %s", w.App.Name, c.chain.Slot())
+	}
 	if s.Default != "" && w.Ask != nil {
 		var ok bool
 		if c.options, ok = selection.First(c.options, s.Default, d.did); !ok {
@@ -78,11 +81,11 @@ func (d *Daemon) selectMatched(w *edge.Work, of chain.Qualifier) (chosen, bool) 
 	}
 	c := chosen{method: selection.Matched, capability: capability.ID}
 	var err error
-	if c.chain, err = d.inForce(capability.Primitive, of); err != nil {
+	if c.chain, err = d.inForceFor(w.App, capability.Primitive, of); err != nil {
 		return chosen{}, false
 	}
 	c.talk = conversation(w)
-	c.options = selection.Candidates(d.ordered(c.chain, c.talk), c.capability, s.Agents, d.did)
+	c.options = d.allowed(w, selection.Candidates(d.ordered(c.chain, c.talk), c.capability, s.Agents, d.did))
 	return c, len(c.options) > 0
 }
 
@@ -90,10 +93,10 @@ func (d *Daemon) selectMatched(w *edge.Work, of chain.Qualifier) (chosen, bool) 
 func (d *Daemon) selectNamed(w *edge.Work) (chosen, error) {
 	c := chosen{method: selection.Direct, capability: string(w.Primitive)}
 	var err error
-	if c.chain, err = d.inForce(w.Primitive, chain.Qualifier{Stage: w.Stage, Consumer: w.Consumer, Instance: w.Instance}); err != nil {
+	if c.chain, err = d.inForceFor(w.App, w.Primitive, chain.Qualifier{Stage: w.Stage, Consumer: w.Consumer, Instance: w.Instance}); err != nil {
 		return chosen{}, err
 	}
-	if c.options = named(d.effective(c.chain.Options()), w.Model, d.did); len(c.options) == 0 {
+	if c.options = d.allowed(w, named(d.effective(c.chain.Options()), w.Model, d.did)); len(c.options) == 0 {
 		return chosen{}, edge.Refuse(edge.ModelNotFound, "no model is called %q; there are %s", chain.Clip(w.Model), d.modelNames(c.chain))
 	}
 	if active := selection.Candidates(c.options, c.capability, d.cfg.Selection.Agents, d.did); len(active) == 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/adapter"
+	"github.com/chordwheel/chordwheel/daemon/apps"
 	"github.com/chordwheel/chordwheel/daemon/bind"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/daemon/selection"
@@ -30,7 +31,7 @@ type extension struct {
 // most; its own expiry may be sooner.
 const extensionHold = 2 * time.Minute
 
-// scope is what work is done for. Later tokens and applications choose theirs.
+// scope is what work is done for where no application chose another.
 func (d *Daemon) scope() chain.ScopeID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,6 +45,11 @@ func (d *Daemon) scope() chain.ScopeID {
 // says why there is none. Of the chains that the hub prepared for what the request
 // says of itself it is the most specific, else the scope's own.
 func (d *Daemon) inForce(p chain.Primitive, of chain.Qualifier) (*chain.Chain, error) {
+	return d.inForceFor(nil, p, of)
+}
+
+// inForceFor is inForce for work of an application.
+func (d *Daemon) inForceFor(app *apps.App, p chain.Primitive, of chain.Qualifier) (*chain.Chain, error) {
 	d.mu.Lock()
 	joined, revoked := d.isJoined, d.joined.Revoked
 	d.mu.Unlock()
@@ -54,6 +60,9 @@ func (d *Daemon) inForce(p chain.Primitive, of chain.Qualifier) (*chain.Chain, e
 		return nil, edge.Refuse(edge.NoChain, "this device's membership was revoked; ask the mesh's owner for a new invitation")
 	}
 	slot := chain.Slot{Scope: d.scope(), Primitive: p}
+	if app != nil && app.Scope != "" {
+		slot.Scope = app.Scope
+	}
 	c := d.cfg.Chains.Get(slot)
 	if of != (chain.Qualifier{}) {
 		for _, q := range of.Wider() {
@@ -95,6 +104,7 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, deliver wal
 	defer func() { used(time.Now()) }()
 	choice, err := d.selects(w)
 	if err != nil {
+		d.apps.Count(w.App, "", apps.Row{Requests: 1, Failed: 1}, time.Now())
 		d.counts.failed.Add(1)
 		return walk.Result{}, err
 	}
@@ -105,7 +115,7 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, deliver wal
 		Options: options, Rules: c.Rules(), Limits: d.cfg.Defaults, Stream: w.Stream, Budget: w.Budget.Within(c.Rules().Budgets),
 		Needs: walk.Needs{Payload: int64(len(w.Body))}, Hooks: r.hooks(direct),
 	}
-	if !direct {
+	if !direct && !w.App.Restricted() {
 		plan.Extension = r.takeExtension()
 	}
 	result := walk.Run(ctx, plan, d.standing, r, deliver)
@@ -115,6 +125,7 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, deliver wal
 		r.account.executor = r.verify(&result)
 	}
 	d.count(result)
+	d.countApp(w.App, &result)
 	d.evaluate(c, choice.talk, result)
 	return result, nil
 }
@@ -166,8 +177,8 @@ type run struct {
 func (r *run) hooks(direct bool) walk.Hooks {
 	h := r.daemon.hooks(r.chain)
 	h.Notice = r.keyRests
-	h.Reserve = r.daemon.spends(r.chain.Slot(), r.work.Body, r.chain.Rules().Profile)
-	if direct {
+	h.Reserve = r.spends()
+	if direct || r.work.App.Restricted() {
 		return h
 	}
 	h.Bind = r.bind

@@ -193,7 +193,7 @@ func openDevice(o deviceOptions) (d *device, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.edge, err = edge.New(edge.Config{Desk: desk, Worker: d.Daemon, Key: d.key, NextKey: o.config.NextKey, Hosts: o.config.Hosts, Origins: o.config.Origins,
+	d.edge, err = edge.New(edge.Config{Desk: desk, Apps: d.Daemon.Applications(), Worker: d.Daemon, Key: d.key, NextKey: o.config.NextKey, Hosts: o.config.Hosts, Origins: o.config.Origins,
 		ListAgents: o.config.ListAgents, Log: o.log})
 	return d, err
 }

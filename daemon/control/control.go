@@ -19,6 +19,7 @@ import (
 // Device is the daemon as this package sees it. Its methods may be called from
 // many goroutines.
 type Device interface {
+	Applications
 	Status() Status
 	Chain(slot chain.Slot) (ChainView, error)    // ErrNotFound if the device holds none
 	Join(ctx context.Context, text string) error // an invitation; errors are for people
@@ -235,6 +236,7 @@ func Socket(d Device, edge http.Handler) http.Handler {
 		answer(w, pong)
 	})
 	mux.HandleFunc("POST /api/v1/netcheck", func(w http.ResponseWriter, r *http.Request) { answer(w, d.Network(r.Context())) })
+	serveApps(mux, d)
 	mux.Handle("/v1/", edge)
 	mux.Handle("/api/v1/work/", edge)
 	mux.Handle("/healthz", edge)
@@ -288,6 +290,8 @@ func statusOf(err error) int {
 		return http.StatusNotFound
 	case errors.As(err, &asked):
 		return http.StatusUnprocessableEntity
+	case errors.Is(err, ErrWrong):
+		return http.StatusBadRequest
 	case errors.Is(err, ErrRefused):
 		return http.StatusForbidden
 	}

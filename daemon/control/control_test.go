@@ -23,6 +23,7 @@ type device struct {
 	joined string
 	refuse error
 	paused time.Time
+	control.Applications
 }
 
 func (d *device) Pause(until time.Time) error { d.paused = until; return d.refuse }

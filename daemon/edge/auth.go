@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/apps"
 )
 
 // keys are the digests of the bearer keys that are accepted.
@@ -24,29 +25,38 @@ func newKeys(key, next chain.Secret) keys {
 	return keys{key != "", sha256.Sum256([]byte(key.Reveal())), sha256.Sum256([]byte(next.Reveal()))}
 }
 
-// check decides on a request's credentials. It looks at all values of
-// Authorization, for another reader may take another than the first, and compares
-// digests, so that neither the length of a key nor where it differs shows in time.
-func (k *keys) check(h http.Header) *Refusal {
-	if !k.set {
-		return nil
-	}
+// check decides on a request's credentials, and finds the application that they are
+// of; nil for the device's own key. It looks at all values of Authorization, for
+// another reader may take another than the first, and compares digests, so that
+// neither the length of a key nor where it differs shows in time.
+func (k *keys) check(h http.Header, book *apps.Book) (*apps.App, *Refusal) {
 	values := h["Authorization"]
+	if !k.set && (book == nil || len(values) != 1) {
+		return nil, nil
+	}
 	switch {
 	case len(values) == 0:
-		return Refuse(Unauthorized, "the Authorization header is missing: send \"Bearer \" and the edge's key")
+		return nil, Refuse(Unauthorized, "the Authorization header is missing: send \"Bearer \" and the edge's key")
 	case len(values) > 1:
-		return Refuse(Unauthorized, "there is more than one Authorization header: send one")
+		return nil, Refuse(Unauthorized, "there is more than one Authorization header: send one")
 	}
 	scheme, token, ok := strings.Cut(values[0], " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return Refuse(Unauthorized, "the Authorization header is not \"Bearer \" and a key")
+	if k.set && (!ok || !strings.EqualFold(scheme, "Bearer") || token == "") {
+		return nil, Refuse(Unauthorized, "the Authorization header is not \"Bearer \" and a key")
 	}
 	got := sha256.Sum256([]byte(token))
-	if subtle.ConstantTimeCompare(got[:], k.key[:])|subtle.ConstantTimeCompare(got[:], k.next[:]) != 1 {
-		return Refuse(Unauthorized, "the key is wrong: `chordwheel key` prints the right one, unless ORCH_API_KEY sets it")
+	if k.set && subtle.ConstantTimeCompare(got[:], k.key[:])|subtle.ConstantTimeCompare(got[:], k.next[:]) == 1 {
+		return nil, nil
 	}
-	return nil
+	if book != nil {
+		if app := book.Find(got); app != nil {
+			return app, nil
+		}
+	}
+	if !k.set { // whatever it is, no key is asked for
+		return nil, nil
+	}
+	return nil, Refuse(Unauthorized, "the key is wrong: `chordwheel key` prints the right one, unless ORCH_API_KEY sets it")
 }
 
 // checkHost refuses names under which a page in the owner's browser reaches a

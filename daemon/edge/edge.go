@@ -21,6 +21,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon/apps"
 )
 
 //go:generate go tool -modfile=../../tools/go.mod oapi-codegen --config oapi.yaml openapi.yaml
@@ -69,6 +70,8 @@ type Work struct {
 	// Names of the conversation and of who asks; "" if not given.
 	Session, Stage, Consumer, Instance string
 
+	App *apps.App // who asks; nil for the device's own key
+
 	Ask    []byte // of a chat: the last text of the last message of a user, as a JSON string in Body; nil without one
 	Method string // how the worker came to its options: selection_method. It sets it before it delivers; "" says nothing
 }
@@ -115,6 +118,7 @@ type Config struct {
 	Hosts      []string     // names beside the loopback ones that a Host header may hold on a loopback listener
 	Origins    []string     // web origins, "scheme://host[:port]", that may call and get CORS headers
 	ListAgents bool         // /v1/models lists more than auto
+	Apps       *apps.Book   // applications with keys of their own; nil: none
 	Desk       *Desk        // for inlet and outlet; nil: they refuse
 	Limits     Limits
 	Log        *slog.Logger // nil discards
@@ -129,6 +133,7 @@ type Edge struct {
 	hosts   map[string]bool
 	origins map[string]bool
 	agents  bool
+	apps    *apps.Book
 	desk    *Desk
 	inlets  inlets
 	limits  Limits
@@ -154,7 +159,7 @@ func New(cfg Config) (*Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Edge{worker: cfg.Worker, keys: newKeys(cfg.Key, cfg.NextKey), agents: cfg.ListAgents, desk: cfg.Desk, limits: limits, log: cfg.Log,
+	e := &Edge{worker: cfg.Worker, keys: newKeys(cfg.Key, cfg.NextKey), agents: cfg.ListAgents, apps: cfg.Apps, desk: cfg.Desk, limits: limits, log: cfg.Log,
 		hosts: make(map[string]bool), origins: make(map[string]bool)}
 	e.gate.limit = limits.InFlight
 	if e.log == nil {

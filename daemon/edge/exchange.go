@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/chordwheel/chordwheel/chain/walk"
-
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon/apps"
 )
 
 // statusLeft is the status in the log of a request whose caller went away.
@@ -30,11 +30,12 @@ type exchange struct {
 	id    string
 	began time.Time
 
-	work     *Work    // nil on routes that do none
-	bodyRead bool     // the request's body was read to its end
-	stream   *events  // set once the answer is a stream
-	wrote    bool     // the status of a plain answer is out
-	spoilt   *Refusal // why an answer could not be written though the caller is there
+	app      *apps.App // nil for the device's own key
+	work     *Work     // nil on routes that do none
+	bodyRead bool      // the request's body was read to its end
+	stream   *events   // set once the answer is a stream
+	wrote    bool      // the status of a plain answer is out
+	spoilt   *Refusal  // why an answer could not be written though the caller is there
 
 	// For the log.
 	route    string
@@ -92,9 +93,13 @@ func (x *exchange) admit(loopback bool) *Refusal {
 		return Refuse(MethodNotAllowed, "%s is not allowed here: use %s", chain.ClipTo(x.r.Method, 16), to.allow)
 	}
 	if !to.open {
-		if refusal := x.edge.keys.check(x.r.Header); refusal != nil {
+		var refusal *Refusal
+		if x.app, refusal = x.edge.keys.check(x.r.Header, x.edge.apps); refusal != nil {
 			x.w.Header().Set("WWW-Authenticate", "Bearer")
 			return refusal
+		}
+		if wait, ok := x.app.Admit(x.began); !ok {
+			return &Refusal{Code: RateLimited, Message: "this application sends more requests a minute than it may", RetryAfter: wait}
 		}
 	}
 	return to.serve(x, arg)
@@ -270,7 +275,7 @@ func (x *exchange) logRequest() {
 	if !x.edge.log.Enabled(ctx, level) {
 		return
 	}
-	attrs := append(make([]slog.Attr, 0, 18),
+	attrs := append(make([]slog.Attr, 0, 20),
 		slog.String("request_id", x.id),
 		slog.String("route", x.route),
 		slog.Int("status", x.status),
@@ -286,6 +291,9 @@ func (x *exchange) logRequest() {
 		slog.Float64("first_ms", ms(x.first)),
 		slog.Float64("total_ms", ms(time.Since(x.began))),
 	)
+	if x.app != nil {
+		attrs = append(attrs, slog.String("app", x.app.Name))
+	}
 	if x.route == routeInlet || x.route == routeOutlet {
 		attrs = append(attrs, slog.String("agent_did", x.agent), slog.String("gate_decision", x.gateWord), slog.String("token_id", x.tokenID))
 	}

@@ -80,7 +80,7 @@ func refusalOf(err error) *Refusal {
 // inside runs a handler of a route that reads a body and does no work: it has a
 // place among the requests in work, and at most so many bytes.
 func (x *exchange) inside(w *Work, most int64, then func() *Refusal) *Refusal {
-	w.ID, x.work = x.id, w
+	w.ID, w.App, x.work = x.id, x.app, w
 	if refusal := readWishes(x.r.Header, w); refusal != nil {
 		return refusal
 	}

@@ -168,6 +168,9 @@ func (x *exchange) listModels(string) *Refusal {
 	list := ModelList{Object: "list", Data: []ModelObject{autoModel(m)}}
 	if x.edge.agents {
 		for _, a := range m.Agents {
+			if !x.app.Allows(a.ID, a.Name) {
+				continue
+			}
 			list.Data = append(list.Data, a.object())
 		}
 	}
@@ -184,7 +187,7 @@ func (x *exchange) getModel(id string) *Refusal {
 		return x.reply(http.StatusOK, autoModel(m))
 	}
 	for _, a := range m.Agents {
-		if a.ID == id {
+		if a.ID == id && x.app.Allows(a.ID, a.Name) {
 			return x.reply(http.StatusOK, a.object())
 		}
 	}
