@@ -213,6 +213,8 @@ func TestQuestions(t *testing.T) {
 		body   string // part of the socket's answer
 	}{
 		{"status", call{path: "/api/v1/status"}, 200, 200, "", `"kind":"hub"`},
+		{"kind", call{path: "/api/v1/kind"}, 200, 200, "", `{"kind":"hub"}`},
+		{"chords, also of one claimant", call{path: "/api/v1/chords"}, 200, 200, "", `{"chords":[{"a":"a","b":"b","name_a":`},
 		{"chains", call{path: "/api/v1/chains"}, 200, 200, "", `{"chains":[{"scope":"workspace:home"`},
 		{"chain", call{path: "/api/v1/chain?scope=workspace:lab&primitive=llm.chat"}, 200, 200, "workspace:lab/llm.chat", `"source":"hub"`},
 		{"explain, default scope", call{path: "/api/v1/explain?primitive=llm.chat"}, 200, 200, "workspace:home/llm.chat", `"options":[{"option":"alpha/small"`},
