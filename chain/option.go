@@ -163,6 +163,15 @@ func (o *Option) validNumbers() error {
 	return nil
 }
 
+// Through gives the kinds of options that whoever fills the slot o may walk for it:
+// what it says itself, else what the rules of its chain say.
+func (o *Option) Through(rules Rules) []Kind {
+	if len(o.Via) > 0 {
+		return o.Via
+	}
+	return rules.Via
+}
+
 // Known reports whether this version can run options of o's kind.
 func (o *Option) Known() bool { return slices.Contains([]Kind{Local, Provider, Peer}, o.Kind) }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -782,4 +783,36 @@ func TestAStopWaitsForOthersWork(t *testing.T) {
 			t.Errorf("%+v", reply)
 		}
 	})
+}
+
+// TestADeviceWithProvidersAloneFillsASlotThatLetsThem: it says that it can, as long
+// as a chain lets it and it has a key.
+func TestADeviceWithProvidersAloneFillsASlotThatLetsThem(t *testing.T) {
+	const execute = chain.Capability("execute:llm.chat")
+	bare := func(c *daemon.Config) { c.Locals = nil }
+	inTheShop(t, "alpha/big keys=alpha | wide kind=peer requires=execute:llm.chat via=local,provider", bare, func(t *testing.T, r *shop) {
+		time.Sleep(5 * time.Second)
+		r.hub.mu.Lock()
+		said := r.hub.announced[len(r.hub.announced)-1].Capabilities
+		r.hub.mu.Unlock()
+		if !slices.Contains(said, execute) {
+			t.Errorf("it says that it has %v", said)
+		}
+		g := r.guest(t, 1)
+		_, _, trailer, err := g.do(t.Context(), streamed, func(q *wire.ExecRequest) { q.Option = "wide" })
+		if err != nil || trailer.Class != chain.OK || trailer.Option != "alpha/big" {
+			t.Errorf("%+v, %v", trailer, err)
+		}
+	})
+	for name, options := range map[string]string{
+		"a slot for local options": "alpha/big keys=alpha | peer requires=execute:llm.chat",
+		"a key that it lacks":      "gamma/big keys=gamma | wide kind=peer via=local,provider",
+		"data that stays":          "alpha/big keys=alpha local-only | wide kind=peer via=local,provider",
+	} {
+		inTheShop(t, options, bare, func(t *testing.T, r *shop) {
+			if has := r.Status().Capabilities; slices.Contains(has, execute) {
+				t.Errorf("%s: %v", name, has)
+			}
+		})
+	}
 }

@@ -377,11 +377,36 @@ func (d *Daemon) capabilities() []chain.Capability {
 			set[chain.Capability("model:"+l.Option.Model)] = true
 		}
 	}
+	for _, c := range d.cfg.Chains.All() {
+		if d.runsByProviders(c) {
+			set[chain.ExecuteCapability(c.Slot().Primitive)] = true
+		}
+	}
 	for _, name := range d.cfg.Keys.Names() {
 		set[chain.KeyCapability(name)] = true
 	}
 	maps.DeleteFunc(set, func(c chain.Capability, _ bool) bool { return !wire.Declarable(c) })
 	return slices.Sorted(maps.Keys(set))
+}
+
+// runsByProviders reports whether c lets peers have their work done by providers,
+// through one of its slots, and this device could do so: a key of its own does as
+// well as a model.
+func (d *Daemon) runsByProviders(c *chain.Chain) bool {
+	if c.Expired(time.Now()) || c.Rules().NoPeers {
+		return false
+	}
+	slots, able := false, false
+	for _, o := range c.Options() {
+		switch o.Kind {
+		case chain.Peer:
+			slots = slots || slices.Contains(o.Through(c.Rules()), chain.Provider)
+		case chain.Provider:
+			hasKey := len(o.Keys) == 0 || slices.ContainsFunc(o.Keys, func(k string) bool { return d.cfg.Keys.Generation(k) > 0 })
+			able = able || o.Data != chain.LocalOnly && hasKey && d.runs(&o)
+		}
+	}
+	return slots && able
 }
 
 // fetchAll fetches the chains of slots. A chain that is refused stays out, and

@@ -136,13 +136,23 @@ func (h *Hub) slots(p catalog.Primitive, reach fleet.Reach, now time.Time) []res
 			c.Unreachable = "the rules allow no peers"
 		case reach.Members() == 0:
 			c.Unreachable = "no device is a member of the scope"
-		case !reach.Any(requires, nil):
+		case !reach.Any(demanded(&c.Option, p), nil):
 			c.Unreachable = "no device of the scope has " + list(requires)
 		}
 		h.estimate(&c, p.Name, reach, now)
 		candidates = append(candidates, c)
 	}
 	return candidates
+}
+
+// demanded is what some device must have for a slot to be of use. One that lets
+// providers be used may be filled by a device without a service of its own, which
+// says that it can once it holds the chain.
+func demanded(slot *chain.Option, p catalog.Primitive) []chain.Capability {
+	if !slices.Contains(slot.Through(p.Rules), chain.Provider) {
+		return slot.Requires
+	}
+	return slices.DeleteFunc(slices.Clone(slot.Requires), func(c chain.Capability) bool { return c == chain.ExecuteCapability(p.Name) })
 }
 
 // locals gives what devices of the scope run themselves.

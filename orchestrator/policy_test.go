@@ -557,3 +557,16 @@ func TestAHugePrice(t *testing.T) {
 		}
 	})
 }
+
+// A slot that lets providers be used is there for devices that have nothing but
+// keys: they say that they can run it once they hold the chain with it.
+func TestASlotForDevicesWithKeysAlone(t *testing.T) {
+	for peer, want := range map[string]bool{"peer: {via: [local, provider]}": true, "peer: {via: [local]}": false} {
+		text := strings.Replace(declared, "default: [alpha/small, beta/small, peer]", "default: [alpha/small, beta/small, peer], "+peer, 1)
+		r := start(t, newDisk(), parsed(t, text))
+		d := r.joined("a", "key:alpha", "key:beta", "submit")
+		if got := slices.Contains(d.order(home), "peer"); got != want {
+			t.Errorf("%s: a slot: %v", peer, got)
+		}
+	}
+}

@@ -59,7 +59,6 @@ const (
 
 	defaultPayload = 16 << 20
 	maxNonces      = 1 << 17 // of all peers: 6 MB
-	maxPeerNonces  = maxNonces / 2
 )
 
 // Executor decides. Its methods may be called from many goroutines.
@@ -92,7 +91,7 @@ func New(self chain.PeerID, device Device, will Sharing, limits Limits) *Executo
 		limits.Payload = defaultPayload
 	}
 	return &Executor{
-		self: self, did: self.DID(), device: device, sharing: will, limits: limits, nonces: newWindow(maxNonces, maxPeerNonces),
+		self: self, did: self.DID(), device: device, sharing: will, limits: limits, nonces: newWindow(maxNonces),
 		peers: map[chain.PeerID]int{}, scopes: map[chain.ScopeID]int{}, counts: Counts{Refused: map[wire.ExecCode]uint64{}},
 	}
 }
@@ -203,10 +202,7 @@ func share(places int) int { return max(1, places-max(1, places/4)) }
 
 // mayWalk gives the kinds of own options that work through a slot may use.
 func mayWalk(slot *chain.Option, rules chain.Rules) []chain.Kind {
-	via := slot.Via
-	if len(via) == 0 {
-		via = rules.Via
-	}
+	via := slot.Through(rules)
 	var kinds []chain.Kind
 	for _, k := range []chain.Kind{chain.Local, chain.Provider} { // never what came over the wire as it is
 		if slices.Contains(via, k) {

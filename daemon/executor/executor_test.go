@@ -489,9 +489,9 @@ func TestARefusalSaysWhenToComeBack(t *testing.T) {
 }
 
 func TestNoncesAreForgottenInTimeAndNeverBefore(t *testing.T) {
-	w := newWindow(100, 60)
+	w := newWindow(100)
 	now := chaintest.Start
-	for i := range 60 {
+	for i := range 50 {
 		if !w.add("a", fmt.Sprint(i), now.Add(time.Minute), now) {
 			t.Fatal(i)
 		}
@@ -499,18 +499,26 @@ func TestNoncesAreForgottenInTimeAndNeverBefore(t *testing.T) {
 	if w.add("a", "one more", now.Add(time.Minute), now) {
 		t.Error("one peer takes more than its part")
 	}
-	for i := range 40 {
+	for i := range 25 {
 		if !w.add("b", fmt.Sprint(i), now.Add(2*time.Minute), now) {
 			t.Fatal(i)
 		}
 	}
-	if w.add("c", "x", now.Add(time.Minute), now) || !w.has("a", "0", now) {
-		t.Error("a full window must neither forget nor grow")
+	if w.add("b", "one more", now.Add(time.Minute), now) || !w.has("a", "0", now) {
+		t.Error("a full part must neither be forgotten nor grow")
+	}
+	if !w.add("c", "first", now.Add(time.Minute), now) {
+		t.Error("two that fill all they can leave nothing for a third")
 	}
 	if now = now.Add(time.Minute); w.has("a", "0", now) || !w.has("b", "0", now) {
 		t.Error("what has expired need not be known, what has not must")
 	}
-	if !w.add("c", "x", now.Add(time.Minute), now) || len(w.nonces) != 41 || len(w.peers) != 2 {
+	for i := range 20 {
+		if !w.add("c", fmt.Sprint(i), now.Add(time.Minute), now) {
+			t.Fatal(i)
+		}
+	}
+	if len(w.nonces) != 45 || len(w.peers) != 2 {
 		t.Errorf("%d nonces of %d peers", len(w.nonces), len(w.peers))
 	}
 }

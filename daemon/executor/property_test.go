@@ -67,7 +67,7 @@ func TestPlacesAreNeverOverfilled(t *testing.T) {
 // verification of a signature that it cannot do without, in the same run.
 func BenchmarkAdmit(b *testing.B) {
 	w := newWorld(b)
-	w.executor.nonces = newWindow(1<<30, 1<<30)
+	w.executor.nonces = newWindow(1 << 30)
 	var floor, whole time.Duration
 	for b.Loop() {
 		w.next()

@@ -11,11 +11,11 @@ import (
 // what was signed before a restart can run once more, by its own signer only, and
 // for as long as it has not expired.
 type window struct {
-	most, mostOfPeer int
-	nonces           map[[16]byte]held
-	peers            map[chain.PeerID]int
-	prune            int       // at how many to look for expired ones
-	looked           time.Time // when that was done last
+	most   int
+	nonces map[[16]byte]held
+	peers  map[chain.PeerID]int
+	prune  int       // at how many to look for expired ones
+	looked time.Time // when that was done last
 }
 
 type held struct {
@@ -23,8 +23,8 @@ type held struct {
 	expires int64 // Unix milliseconds
 }
 
-func newWindow(most, mostOfPeer int) window {
-	return window{most: most, mostOfPeer: mostOfPeer, nonces: map[[16]byte]held{}, peers: map[chain.PeerID]int{}, prune: 1024}
+func newWindow(most int) window {
+	return window{most: most, nonces: map[[16]byte]held{}, peers: map[chain.PeerID]int{}, prune: 1024}
 }
 
 func nonceKey(peer chain.PeerID, nonce string) [16]byte {
@@ -41,11 +41,11 @@ func (w *window) has(peer chain.PeerID, nonce string, now time.Time) bool {
 // add remembers a nonce, and reports false where there is no room to: forgetting
 // one that still holds would let it be used again.
 func (w *window) add(peer chain.PeerID, nonce string, expires, now time.Time) bool {
-	full := len(w.nonces) >= w.most || w.peers[peer] >= w.mostOfPeer
+	full := w.full(peer)
 	if len(w.nonces) >= w.prune || full && now.Sub(w.looked) >= time.Second {
 		w.forget(now)
 	}
-	if len(w.nonces) >= w.most || w.peers[peer] >= w.mostOfPeer {
+	if w.full(peer) {
 		return false
 	}
 	key := nonceKey(peer, nonce)
@@ -56,6 +56,11 @@ func (w *window) add(peer chain.PeerID, nonce string, expires, now time.Time) bo
 	w.peers[peer]++
 	return true
 }
+
+// full reports whether peer has had its part: as much as is left for all others.
+// One alone gets a half, two a third each: however many fill what they can, the
+// next one still finds room.
+func (w *window) full(peer chain.PeerID) bool { return w.peers[peer] >= w.most-len(w.nonces) }
 
 // forget drops what has expired. The next look is when there are twice as many as
 // are left, so that the looking costs a constant per request.
