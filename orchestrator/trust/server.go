@@ -130,15 +130,16 @@ type ask struct {
 }
 
 func (s *Server) token(w http.ResponseWriter, r *http.Request) (any, error) {
+	var in ask
+	if err := authority.Decode(w, r, maxBody, &in); err != nil {
+		return nil, err
+	}
+	// Behind the body: who sends it slowly takes no place.
 	select {
 	case s.inFlight <- struct{}{}:
 		defer func() { <-s.inFlight }()
 	default:
 		return nil, &authority.Refusal{Status: http.StatusServiceUnavailable, Code: "overloaded", Message: "too many requests for tokens at once", RetryAfter: time.Second}
-	}
-	var in ask
-	if err := authority.Decode(w, r, maxBody, &in); err != nil {
-		return nil, err
 	}
 	if err := errors.Join(checkDID("did", in.DID), checkDID("audience", in.Audience)); err != nil {
 		return nil, err
