@@ -313,9 +313,10 @@ func (c *checker) options() {
 		c.within(at+"spread", o.Spread, 0, 2)
 		or(&o.Reliability, 0.99)
 		c.within(at+"reliability", o.Reliability, 0.001, 1)
-		or(&o.Failure, o.Latency/3)
+		typical := min(max(o.Latency, time.Millisecond), time.Hour) // one mistake is told once
+		or(&o.Failure, typical/3)
 		c.time(at+"failure", o.Failure, time.Millisecond/4, time.Hour)
-		or(&o.Prior.Latency, o.Latency)
+		or(&o.Prior.Latency, typical)
 		c.time(at+"prior.latency", o.Prior.Latency, time.Millisecond, time.Hour)
 		or(&o.Prior.Reliability, o.Reliability)
 		c.within(at+"prior.reliability", o.Prior.Reliability, 0.001, 1)
