@@ -28,6 +28,9 @@ var (
 	ErrSignature = errors.New("not signed by the ledger's key")
 )
 
+// Origin is the name of the ledger of a mesh's hub.
+func Origin(mesh chain.MeshID) string { return "chordwheel/" + string(mesh) + "/ledger" }
+
 // Checkpoint says how long a ledger is and what is in it.
 type Checkpoint struct {
 	Origin string // the ledger's name: printable, without blanks and "+"

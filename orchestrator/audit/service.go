@@ -64,16 +64,13 @@ type Service struct {
 	at     time.Time
 }
 
-// Origin is the name of the ledger of a mesh.
-func Origin(mesh chain.MeshID) string { return "chordwheel/" + string(mesh) + "/ledger" }
-
 // New opens the ledger. One that does not open is an error, and the service all
 // the same: it answers everything with internal_error.
 func New(cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{cfg: cfg, origin: Origin(cfg.Mesh), inFlight: make(chan struct{}, maxInFlight), at: time.Now()}
+	s := &Service{cfg: cfg, origin: merkle.Origin(cfg.Mesh), inFlight: make(chan struct{}, maxInFlight), at: time.Now()}
 	return s, s.open()
 }
 

@@ -198,12 +198,12 @@ func TestProofs(t *testing.T) {
 		if status != 200 || err != nil || !bytes.Equal(got.Line, s.Line) {
 			t.Fatalf("%d %s, %v", status, body, err)
 		}
-		c, err := p.Verify(&got, audit.Origin(mesh), public)
+		c, err := p.Verify(&got, merkle.Origin(mesh), public)
 		if err != nil {
 			t.Fatal(err)
 		}
 		other := b.receipt("other", nil)
-		if _, err := p.Verify(&other, audit.Origin(mesh), public); !errors.Is(err, merkle.ErrNotIncluded) {
+		if _, err := p.Verify(&other, merkle.Origin(mesh), public); !errors.Is(err, merkle.ErrNotIncluded) {
 			t.Errorf("a receipt that is not in it: %v", err)
 		}
 		if i > 0 {

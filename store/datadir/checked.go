@@ -38,6 +38,14 @@ func (d *Dir) ReadChecked(name string) ([]byte, error) {
 	return payload, nil
 }
 
+// Peek gives the payload last written under name in the data directory at path,
+// which may be another process's: it takes no lock and mends nothing. Errors are
+// those of [Dir.ReadChecked].
+func Peek(path, name string) ([]byte, error) {
+	payload, _, _, err := (&Dir{path: path}).read(name)
+	return payload, err
+}
+
 // WriteChecked replaces what stands under name, and returns when both copies
 // are on disk. After an error the old content or the new one is read, whole.
 // A file of a newer format is not overwritten. Name is lower-case letters,

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/receipt"
+	"github.com/chordwheel/chordwheel/did"
+	"github.com/chordwheel/chordwheel/did/fetch"
+)
+
+// hash is for auditors: whoever has the text can make the hashes of a receipt.
+func (a *app) hash() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "hash",
+		Short: "Make the hashes that receipts have, for auditors",
+		Long: `Whoever has the text of a request or an answer can make the hashes that its
+receipt has. Text comes from a FILE or from standard input.`,
+		Example: "  chordwheel hash request < body.json\n  chordwheel hash text answer.txt",
+		Args:    verb,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	kind := func(use, short string, of func([]byte) (string, error)) *cobra.Command {
+		return &cobra.Command{Use: use + " [FILE]", Short: short, Args: cobra.MaximumNArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+			in := a.in
+			if len(args) > 0 && args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				in = f
+			}
+			b, err := io.ReadAll(io.LimitReader(in, receipt.MaxBytes+1))
+			if err != nil {
+				return err
+			}
+			sum, err := of(b)
+			if err != nil {
+				return err
+			}
+			return a.print(map[string]string{"hash": sum}, func(w io.Writer) { fmt.Fprintln(w, sum) })
+		}}
+	}
+	c.AddCommand(
+		kind("request", "Hash a request's body", receipt.RequestHash),
+		kind("text", "Hash the text of an answer", func(b []byte) (string, error) { return receipt.ResponseHash(string(b), nil), nil }),
+		kind("completion", "Hash a chat completion, as the edge gave it", func(b []byte) (string, error) {
+			if !json.Valid(b) {
+				return "", fmt.Errorf("that is no JSON; for a text: chordwheel hash text")
+			}
+			r := receipt.NewResponse(chain.LLMChat, false)
+			r.Add(b)
+			return r.Hash(), nil
+		}),
+		kind("output", "Hash the output of other work, its JSON", func(b []byte) (string, error) { return receipt.OutputHash(b), nil }),
+	)
+	return c
+}
+
+// did is `chordwheel did`.
+func (a *app) did() *cobra.Command {
+	c := &cobra.Command{Use: "did", Short: "Look at the names of signers", Args: verb, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(&cobra.Command{
+		Use: "resolve DID", Short: "Show what a did:key or did:webvh stands for", Args: cobra.ExactArgs(1),
+		Example: "  chordwheel did resolve did:webvh:SCID:example.com",
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+			defer cancel()
+			r, err := did.Resolve(ctx, fetch.New(fetch.Options{}), args[0], did.Want{}, time.Now())
+			if err != nil {
+				return err
+			}
+			return a.print(r, func(w io.Writer) {
+				fmt.Fprintln(w, r.DID)
+				for _, k := range r.Keys(did.Assertion) {
+					fmt.Fprintln(w, "  signs with", chain.DIDKey(k))
+				}
+				if r.Deactivated {
+					fmt.Fprintln(w, a.paint(yellow, "  it was deactivated"))
+				}
+			})
+		}})
+	return c
+}

@@ -1,0 +1,409 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/merkle"
+	"github.com/chordwheel/chordwheel/chain/receipt"
+	"github.com/chordwheel/chordwheel/daemon"
+	"github.com/chordwheel/chordwheel/daemon/audit"
+	"github.com/chordwheel/chordwheel/did"
+	"github.com/chordwheel/chordwheel/did/fetch"
+	"github.com/chordwheel/chordwheel/store/datadir"
+	"github.com/chordwheel/chordwheel/store/spool"
+)
+
+// seenFile is where verify keeps the newest checkpoint that it was shown.
+const seenFile = "ledger.seen"
+
+func (a *app) receipts() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "receipts",
+		Short: "Look at the receipts of this device, and check them",
+		Long: `Every finished request leaves a signed receipt without a word of its content. It
+waits on this device until the ledger has it. These commands read the device's
+own files, also while it does not run.`,
+		Example: "  chordwheel receipts list\n  chordwheel receipts verify\n  chordwheel receipts export > audit.jsonl && chordwheel receipts verify --offline audit.jsonl",
+		Args:    verb,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.receiptsList(), a.receiptsShow(), a.receiptsVerify(), a.receiptsExport())
+	return c
+}
+
+func (a *app) receiptsList() *cobra.Command {
+	var limit int
+	c := &cobra.Command{Use: "list", Short: "List receipts, the newest last", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		if limit < 1 {
+			return usage("--limit must be 1 or more")
+		}
+		all, err := a.kept("")
+		if err != nil {
+			return err
+		}
+		all = all[max(0, len(all)-limit):]
+		lines := make([]json.RawMessage, 0, len(all))
+		var rows [][]string
+		for _, s := range all {
+			lines = append(lines, s.Line)
+			rows = append(rows, []string{s.TransactionID, s.ResponseAt.Local().Format(time.DateTime), s.Capability, string(s.Status), shortDID(s.AgentDID)})
+		}
+		return a.print(lines, func(w io.Writer) { a.rows(w, []string{"transaction", "ended", "capability", "status", "agent"}, rows) })
+	}}
+	c.Flags().IntVar(&limit, "limit", 20, "how many `N` at most")
+	return c
+}
+
+// shortDID shows enough of a DID to tell it from others.
+func shortDID(did string) string {
+	if len(did) > 24 {
+		return did[:14] + "…" + did[len(did)-8:]
+	}
+	return did
+}
+
+func (a *app) receiptsShow() *cobra.Command {
+	return &cobra.Command{Use: "show TRANSACTION", Short: "Show the receipts of a transaction", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+		all, err := a.kept(args[0])
+		if err != nil {
+			return err
+		}
+		lines := make([]json.RawMessage, 0, len(all))
+		for _, s := range all {
+			lines = append(lines, s.Line)
+		}
+		return a.print(lines, func(w io.Writer) {
+			for _, line := range lines {
+				var b bytes.Buffer
+				if json.Indent(&b, line, "", "  ") == nil {
+					fmt.Fprintln(w, b.String())
+				}
+			}
+		})
+	}}
+}
+
+func (a *app) receiptsVerify() *cobra.Command {
+	v := verification{app: a}
+	c := &cobra.Command{
+		Use:   "verify [TRANSACTION | FILE]",
+		Short: "Check signatures, and that the ledger has receipts and only grew",
+		Long: `Check receipts: who signed them, that the ledger has them, and that it is the same
+ledger that was seen before. Without an argument all of this device are checked;
+a FILE holds receipts, or what export wrote, one on a line ("-": standard input).
+Proofs that a file lacks are asked from the ledger, unless --offline says no. Whose
+ledger it is stands in the device's data directory; elsewhere --origin and
+--ledger-did say so.`,
+		Example: "  chordwheel receipts verify\n  chordwheel receipts verify --offline --origin chordwheel/MESH/ledger --ledger-did did:key:z6Mk… audit.jsonl",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			what := ""
+			if len(args) > 0 {
+				what = args[0]
+			}
+			return v.run(c.Context(), what)
+		},
+	}
+	c.Flags().BoolVar(&v.offline, "offline", false, "ask nobody: only what a file proves is checked")
+	c.Flags().StringVar(&v.origin, "origin", "", "`NAME` of the ledger")
+	c.Flags().StringVar(&v.did, "ledger-did", "", "`DID` of the ledger's key")
+	c.Flags().StringVar(&v.checkpoint, "checkpoint", "", "`FILE` with a signed checkpoint that was seen before (default: the one that this device saw)")
+	c.Flags().StringVar(&v.consistency, "consistency", "", "`FILE` with the proof that the ledger grew from it")
+	return c
+}
+
+func (a *app) receiptsExport() *cobra.Command {
+	return &cobra.Command{Use: "export [TRANSACTION]", Short: "Print receipts with the ledger's proofs, one on a line, for others to verify", Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			transaction := ""
+			if len(args) > 0 {
+				transaction = args[0]
+			}
+			all, err := a.kept(transaction)
+			if err != nil {
+				return err
+			}
+			v := verification{app: a}
+			auditor, err := v.auditor()
+			if err != nil {
+				return err
+			}
+			for _, s := range all {
+				f, err := auditor.Check(c.Context(), s.Line, audit.Seen{})
+				if err != nil {
+					return unreachable("%s: %w", s.TransactionID, err)
+				}
+				if !f.OK {
+					return fmt.Errorf("%s: %s", s.TransactionID, f.Wrong())
+				}
+				if err := oneLineJSON(a.out, f.Proven); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+}
+
+// kept reads the receipts of this device: all, or those of a transaction.
+func (a *app) kept(transaction string) ([]receipt.Signed, error) {
+	dir, err := a.ownDir()
+	if err != nil {
+		return nil, err
+	}
+	config := defaultDevice(0, "127.0.0.1")
+	if err := load(&config, dir, a.environ); err != nil {
+		return nil, usage("%w", err)
+	}
+	where := dir
+	if config.SpoolDir != "" {
+		where = config.SpoolDir
+		if _, err := os.Stat(filepath.Join(where, filepath.Base(dir), "spool.lock")); err == nil { // of `up`
+			where = filepath.Join(where, filepath.Base(dir))
+		}
+	}
+	var all []receipt.Signed
+	err = spool.Read(where, func(line []byte) error {
+		s, err := receipt.Parse(line)
+		if err != nil {
+			fmt.Fprintln(a.err, a.paint(yellow, "! a damaged line in the spool is left out: "+err.Error()))
+			return nil
+		}
+		if transaction == "" || s.TransactionID == transaction {
+			all = append(all, s)
+		}
+		return nil
+	})
+	if err == nil && transaction != "" && len(all) == 0 {
+		err = fmt.Errorf("this device has no receipt of transaction %s; chordwheel receipts list shows what it has", chain.Clip(transaction))
+	}
+	return all, err
+}
+
+func (a *app) ownDir() (string, error) {
+	dirs, err := a.deviceDirs()
+	if err != nil {
+		return "", err
+	}
+	return existing(dirs)
+}
+
+// verification is one run of `receipts verify`.
+type verification struct {
+	*app
+	offline                              bool
+	origin, did, checkpoint, consistency string
+}
+
+// peeked reads the files of a data directory that another process may have.
+type peeked string
+
+func (p peeked) ReadChecked(name string) ([]byte, error) { return datadir.Peek(string(p), name) }
+func (peeked) WriteChecked(string, []byte) error         { return errors.ErrUnsupported }
+
+// auditor makes who checks: with the ledger that the device joined, unless the
+// flags name another.
+func (v *verification) auditor() (*audit.Auditor, error) {
+	documents := did.Fetcher(fetch.New(fetch.Options{}))
+	if v.offline {
+		documents = nobody{}
+	}
+	auditor := &audit.Auditor{Origin: v.origin, Resolve: func(ctx context.Context, name string) ([]ed25519.PublicKey, error) {
+		r, err := did.Resolve(ctx, documents, name, did.Want{}, time.Now())
+		return r.Keys(did.Assertion), err
+	}}
+	if (v.origin == "") != (v.did == "") {
+		return nil, usage("--origin and --ledger-did belong together")
+	}
+	if v.did != "" {
+		key, err := chain.ParseDIDKey(v.did)
+		if err != nil {
+			return nil, usage("--ledger-did: %w", err)
+		}
+		auditor.Key = key
+		return auditor, nil
+	}
+	dir, err := v.ownDir()
+	if err != nil {
+		return nil, err
+	}
+	joined, ok, err := daemon.LoadJoined(peeked(dir))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, errors.New("this device has not joined a mesh, so that no ledger is known; name one with --origin and --ledger-did")
+	}
+	auditor.Origin = merkle.Origin(joined.Trust.Mesh)
+	if auditor.Key, err = joined.Trust.Orchestrator.Public(); err != nil || v.offline {
+		return auditor, err
+	}
+	auditor.Ledger = audit.New(func() (audit.Target, error) { return v.target(dir, joined) })
+	return auditor, nil
+}
+
+// target is the ledger that the device sends to.
+func (v *verification) target(dir string, joined daemon.Joined) (audit.Target, error) {
+	config := defaultDevice(0, "127.0.0.1")
+	if err := load(&config, dir, v.environ); err != nil || config.LedgerURL == "" {
+		return hubLedger(joined.Authority, joined.Certificate)
+	}
+	roots, err := authorities(config.TLSCA)
+	return audit.Target{URL: config.LedgerURL, Roots: roots}, err
+}
+
+// nobody is asked.
+type nobody struct{}
+
+func (nobody) Fetch(context.Context, string, int64) ([]byte, error) {
+	return nil, errors.New("--offline: only did:key is known")
+}
+
+func (v *verification) run(ctx context.Context, what string) error {
+	receipts, err := v.read(what)
+	if err != nil {
+		return err
+	}
+	auditor, err := v.auditor()
+	if err != nil {
+		return err
+	}
+	seen, keep, err := v.seen()
+	if err != nil {
+		return err
+	}
+	findings := []audit.Finding{}
+	wrong := 0
+	var newest audit.Finding
+	for _, b := range receipts {
+		f, err := auditor.Check(ctx, b, seen)
+		if err != nil {
+			return unreachable("%s: %w", f.Transaction, err)
+		}
+		if findings = append(findings, f); !f.OK {
+			wrong++
+		} else if f.Size > newest.Size {
+			newest = f
+		}
+	}
+	if err := v.print(findings, func(w io.Writer) { v.tell(w, findings) }); err != nil {
+		return err
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d of %s did not verify", wrong, count(len(findings), "receipt"))
+	}
+	return keep(newest)
+}
+
+func (v *verification) tell(w io.Writer, findings []audit.Finding) {
+	for _, f := range findings {
+		switch {
+		case f.Wrong() != "":
+			fmt.Fprintf(w, "%s  %s: %s\n", v.paint(yellow, "WRONG"), f.Transaction, f.Wrong())
+		case f.Inclusion == "":
+			fmt.Fprintf(w, "%s     %s: signed; nothing here proves that a ledger has it\n", v.paint(green, "ok"), f.Transaction)
+		default:
+			line := fmt.Sprintf("signed, and number %d of %d in the ledger", f.Index+1, f.Size)
+			if f.Consistency != "" {
+				line += ", which only grew"
+			}
+			fmt.Fprintf(w, "%s     %s: %s\n", v.paint(green, "ok"), f.Transaction, line)
+		}
+	}
+	if len(findings) == 0 {
+		fmt.Fprintln(w, "there are no receipts here")
+	}
+}
+
+// read gives the receipts to check: of a file, of a transaction, or all.
+func (v *verification) read(what string) ([][]byte, error) {
+	var b []byte
+	var err error
+	if what == "-" {
+		b, err = io.ReadAll(io.LimitReader(v.in, maxAnswer))
+	} else if what != "" {
+		b, err = os.ReadFile(what)
+	}
+	if what == "" || errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(what, `/\.`) {
+		all, err := v.kept(what)
+		lines := make([][]byte, 0, len(all))
+		for _, s := range all {
+			lines = append(lines, s.Line)
+		}
+		return lines, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	if json.Valid(b) {
+		return [][]byte{b}, nil
+	}
+	var lines [][]byte
+	for line := range bytes.Lines(b) {
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			lines = append(lines, line)
+		}
+	}
+	return lines, nil
+}
+
+// seen gives the checkpoint that was shown before, and what keeps the next one.
+func (v *verification) seen() (seen audit.Seen, keep func(audit.Finding) error, err error) {
+	keep = func(audit.Finding) error { return nil }
+	if v.consistency != "" {
+		b, err := os.ReadFile(v.consistency)
+		seen.Growth = new(merkle.Consistency)
+		if err == nil {
+			err = json.Unmarshal(b, seen.Growth)
+		}
+		if err != nil {
+			return seen, keep, fmt.Errorf("--consistency: %w", err)
+		}
+	}
+	if v.checkpoint != "" {
+		seen.Checkpoint, err = os.ReadFile(v.checkpoint)
+		return seen, keep, err
+	}
+	if v.did != "" {
+		return seen, keep, nil
+	}
+	dir, err := v.ownDir()
+	if err != nil {
+		return seen, keep, err
+	}
+	file := filepath.Join(dir, seenFile)
+	if seen.Checkpoint, err = os.ReadFile(file); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return seen, func(f audit.Finding) error {
+		if len(f.Checkpoint) == 0 || f.Consistency == "" && seen.Checkpoint != nil {
+			return nil
+		}
+		if f.Size <= sizeOf(seen.Checkpoint) {
+			return nil
+		}
+		return datadir.WritePrivate(file, f.Checkpoint)
+	}, err
+}
+
+// sizeOf reads the size of a checkpoint that was verified when it was kept.
+func sizeOf(checkpoint []byte) (n int64) {
+	if lines := strings.Split(string(checkpoint), "\n"); len(lines) > 1 {
+		n, _ = strconv.ParseInt(lines[1], 10, 64)
+	}
+	return n
+}

@@ -1,0 +1,140 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/chordwheel/chordwheel/store/spool"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// ledgerThat answers each receipt with what a test says.
+func ledgerThat(t *testing.T, answer http.HandlerFunc) *Client {
+	t.Helper()
+	s := httptest.NewServer(answer)
+	c := New(func() (Target, error) { return Target{URL: s.URL}, nil })
+	t.Cleanup(func() { c.Close(); s.CloseClientConnections(); s.Close() })
+	return c
+}
+
+// What a ledger may say, and what that means for the line.
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		status  int
+		header  string // Retry-After
+		body    string
+		verdict spool.Verdict
+		after   time.Duration
+		reason  string
+	}{
+		{202, "", "{}", spool.Accepted, 0, ""},
+		{202, "", "<html>", spool.Accepted, 0, ""}, // the status alone counts
+		{200, "", "<html>", spool.Again, 0, "answered 200"},
+		{204, "", "", spool.Again, 0, "answered 204"},
+		{301, "", "", spool.Again, 0, "answered 301"}, // never followed
+		{307, "", "", spool.Again, 0, "answered 307"},
+		{400, "", `{"error":{"code":"invalid_request"}}`, spool.Rejected, 0, "answered 400 invalid_request"},
+		{422, "", "", spool.Rejected, 0, "answered 422"},
+		{409, "", `{"error":{"code":"conflict"}}`, spool.Conflict, 0, "answered 409 conflict"},
+		{401, "", "", spool.Again, 0, "answered 401"},
+		{403, "", "", spool.Again, 0, "answered 403"},
+		{404, "", `{"error":{"code":"evil \n code"}}`, spool.Again, 0, "answered 404"},
+		{429, "7", "", spool.Again, 7 * time.Second, "answered 429"},
+		{429, "1.5", "", spool.Again, 1500 * time.Millisecond, "answered 429"},
+		{429, "-7", "", spool.Again, 0, "answered 429"},
+		{429, "soon", "", spool.Again, 0, "answered 429"},
+		{429, "1e300", "", spool.Again, 0, "answered 429"},
+		{503, "NaN", "", spool.Again, 0, "answered 503"},
+		{500, "", strings.Repeat("x", 1<<20), spool.Again, 0, "answered 500"},
+	} {
+		client := ledgerThat(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost || r.URL.Path != "/audit/v1/receipts" {
+				t.Errorf("%s %s", r.Method, r.URL.Path)
+			}
+			if c.header != "" {
+				w.Header().Set("Retry-After", c.header)
+			}
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(c.status)
+			fmt.Fprint(w, c.body)
+		})
+		got := client.Send(t.Context(), []byte("{}"))
+		if want := (spool.Outcome{Verdict: c.verdict, After: c.after, Reason: c.reason}); got != want {
+			t.Errorf("%d %s: %+v, want %+v", c.status, c.header, got, want)
+		}
+	}
+}
+
+func TestRetryAfterAsADate(t *testing.T) {
+	now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	for s, want := range map[string]time.Duration{"Fri, 01 May 2026 10:00:30 GMT": 30 * time.Second, "Fri, 01 May 2026 09:00:00 GMT": 0} {
+		if got := retryAfter(s, now); got != want {
+			t.Errorf("%s: %s", s, got)
+		}
+	}
+}
+
+// A ledger that hangs, or never ends its answer, holds nobody for ever.
+func TestALedgerThatHangs(t *testing.T) {
+	hung := make(chan context.CancelFunc, 1)
+	client := ledgerThat(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/receipts") {
+			_, _ = io.Copy(io.Discard, r.Body)
+			(<-hung)() // the caller gives up
+			<-r.Context().Done()
+			return
+		}
+		for {
+			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+				return
+			}
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	hung <- cancel
+	if got := client.Send(ctx, []byte("{}")); got.Verdict != spool.Again || got.Reason == "" {
+		t.Errorf("%+v", got)
+	}
+	if _, err := client.Checkpoint(t.Context()); err == nil {
+		t.Error("an answer without an end is one")
+	}
+}
+
+// Only the one certificate that the hub named is the hub's.
+func TestPinnedCertificate(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
+	defer s.Close()
+	sum := sha256.Sum256(s.Certificate().Raw)
+	for name, c := range map[string]struct {
+		pin  []byte
+		want spool.Verdict
+	}{"the one": {sum[:], spool.Accepted}, "another": {make([]byte, 32), spool.Again}, "none named": {[]byte{}, spool.Again}, "by an authority": {nil, spool.Again}} {
+		client := New(func() (Target, error) { return Target{URL: s.URL, Certificate: c.pin}, nil })
+		if got := client.Send(t.Context(), []byte("{}")); got.Verdict != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+		client.Close()
+	}
+}
+
+func TestAddressesOfLedgers(t *testing.T) {
+	for address, ok := range map[string]bool{
+		"https://ledger.example": true, "https://10.0.0.1:7443": true, "http://127.0.0.1:1": true, "http://localhost:1": true, "http://[::1]:1": true,
+		"http://ledger.example": false, "http://10.0.0.1": false, "ftp://127.0.0.1": false, "": false, "https://": false, "https://u:p@x": false, "https://x?a=1": false, "ledger": false,
+	} {
+		if err := (Target{URL: address}).Check(); (err == nil) != ok {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
