@@ -28,7 +28,7 @@ receipt has. Text comes from a FILE or from standard input.`,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	kind := func(use, short string, of func([]byte) (string, error)) *cobra.Command {
-		return &cobra.Command{Use: use + " [FILE]", Short: short, Args: cobra.MaximumNArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+		return &cobra.Command{Use: use + " [FILE]", Short: short, Example: "  chordwheel hash " + use + " body.json", Args: cobra.MaximumNArgs(1), RunE: func(_ *cobra.Command, args []string) error {
 			in := a.in
 			if len(args) > 0 && args[0] != "-" {
 				f, err := os.Open(args[0])
@@ -67,7 +67,7 @@ receipt has. Text comes from a FILE or from standard input.`,
 
 // did is `chordwheel did`.
 func (a *app) did() *cobra.Command {
-	c := &cobra.Command{Use: "did", Short: "Look at the names of signers", Args: verb, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c := &cobra.Command{Use: "did", Short: "Look at the names of signers", Example: "  chordwheel did resolve did:webvh:SCID:example.com", Args: verb, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(&cobra.Command{
 		Use: "resolve DID", Short: "Show what a did:key or did:webvh stands for", Args: cobra.ExactArgs(1),
 		Example: "  chordwheel did resolve did:webvh:SCID:example.com",

@@ -48,7 +48,7 @@ own files, also while it does not run.`,
 
 func (a *app) receiptsList() *cobra.Command {
 	var limit int
-	c := &cobra.Command{Use: "list", Short: "List receipts, the newest last", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	c := &cobra.Command{Use: "list", Short: "List receipts, the newest last", Example: "  chordwheel receipts list --limit 100", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
 		if limit < 1 {
 			return usage("--limit must be 1 or more")
 		}
@@ -78,7 +78,7 @@ func shortDID(did string) string {
 }
 
 func (a *app) receiptsShow() *cobra.Command {
-	return &cobra.Command{Use: "show TRANSACTION", Short: "Show the receipts of a transaction", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+	return &cobra.Command{Use: "show TRANSACTION", Short: "Show the receipts of a transaction", Example: "  chordwheel receipts show FHF2TPOPC63KOY3ULKKZVDZAL3", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
 		all, err := a.kept(args[0])
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ ledger it is stands in the device's data directory; elsewhere --origin and
 }
 
 func (a *app) receiptsExport() *cobra.Command {
-	return &cobra.Command{Use: "export [TRANSACTION]", Short: "Print receipts with the ledger's proofs, one on a line, for others to verify", Args: cobra.MaximumNArgs(1),
+	return &cobra.Command{Use: "export [TRANSACTION]", Short: "Print receipts with the ledger's proofs, one on a line, for others to verify", Example: "  chordwheel receipts export > audit.jsonl", Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			transaction := ""
 			if len(args) > 0 {

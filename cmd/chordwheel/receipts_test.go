@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chordwheel/chordwheel/daemon/adapter/providertest"
+	"github.com/chordwheel/chordwheel/daemon/audit"
+	"github.com/chordwheel/chordwheel/daemon/control"
+)
+
+// findings runs `receipts verify` and gives what it found.
+func findings(t *testing.T, args ...string) (all []audit.Finding, code int) {
+	t.Helper()
+	out, _, code := command(t, append([]string{"receipts", "verify", "--json"}, args...)...)
+	if out != "" {
+		if err := json.Unmarshal([]byte(out), &all); err != nil {
+			t.Fatalf("%v: %q", err, out)
+		}
+	}
+	return all, code
+}
+
+func fares(t *testing.T, dir string) control.Receipts {
+	t.Helper()
+	var s control.Status
+	if err := json.Unmarshal([]byte(good(t, "status", "--json", "--dir", dir)), &s); err != nil || s.Receipts == nil {
+		t.Fatalf("%v: no receipts in the status", err)
+	}
+	return *s.Receipts
+}
+
+// verified waits until n receipts are in the ledger and everything about them holds.
+func verified(t *testing.T, dir string, n int) {
+	t.Helper()
+	until(t, fmt.Sprintf("%d receipts are in the ledger", n), func() bool {
+		all, code := findings(t, "--dir", dir)
+		for _, f := range all {
+			if !f.OK || f.Inclusion != "ok" {
+				return false
+			}
+		}
+		return code == 0 && len(all) == n
+	})
+}
+
+// A chat leaves a receipt in the hub's ledger. A ledger that is away delays it and
+// nothing else, a killed process loses nothing that was finished, and what was open
+// then is counted.
+func TestReceiptsReachTheLedger(t *testing.T) {
+	w := newWorld(t)
+	w.wantAnswer("alpha")
+	verified(t, w.deviceDir, 1)
+
+	w.hub.kill()
+	for range 3 {
+		w.wantAnswer("alpha")
+	}
+	until(t, "three wait", func() bool { r := fares(t, w.deviceDir); return r.Waiting == 3 && r.Pending == 0 })
+	w.alpha.Script(func(x *providertest.Exchange) { x.Hang() })
+	before := len(w.alpha.Requests())
+	w.beta.Script(func(x *providertest.Exchange) { x.Hang() })
+	request, _ := http.NewRequest(http.MethodPost, w.device.ready.Device.Edge+"/chat/completions", strings.NewReader(`{"model":"auto","messages":[{"role":"user","content":"x"}]}`))
+	request.Header.Set("Content-Type", "application/json")
+	go func() {
+		if r, err := http.DefaultClient.Do(request); err == nil { // it is cut
+			r.Body.Close()
+		}
+	}()
+	until(t, "a request is open", func() bool { return len(w.alpha.Requests()) > before })
+	w.device.kill()
+	w.startDevice()
+	if r := fares(t, w.deviceDir); r.Lost != 1 || r.Waiting != 3 {
+		t.Errorf("%d lost, %d waiting; want 1, 3", r.Lost, r.Waiting)
+	}
+	w.startHub()
+	verified(t, w.deviceDir, 4)
+
+	exported := filepath.Join(t.TempDir(), "export.jsonl")
+	if err := os.WriteFile(exported, []byte(good(t, "receipts", "export", "--dir", w.deviceDir)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.hub.stop()
+	w.device.stop()
+	everyAlteredMemberFails(t, w.deviceDir, exported)
+}
+
+func everyAlteredMemberFails(t *testing.T, dir, exported string) {
+	t.Helper()
+	if all, code := findings(t, "--offline", "--dir", dir, exported); code != 0 || len(all) != 4 {
+		t.Fatalf("as exported: %d, code %d", len(all), code)
+	}
+	b, err := os.ReadFile(exported)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	var whole struct {
+		Receipt map[string]any `json:"receipt"`
+	}
+	if err := json.Unmarshal(line, &whole); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for name, value := range whole.Receipt {
+		altered := "x"
+		if text, ok := value.(string); ok && text != "" {
+			altered = text[:len(text)-1] + string('0'+(text[len(text)-1]+1)%10)
+		}
+		was, _ := json.Marshal(map[string]any{name: value})
+		is, _ := json.Marshal(map[string]any{name: altered})
+		changed := strings.Replace(string(line), string(was[1:len(was)-1]), string(is[1:len(is)-1]), 1)
+		if changed == string(line) {
+			t.Errorf("%s was not altered", name)
+		}
+		lines = append(lines, changed)
+	}
+	file := filepath.Join(t.TempDir(), "altered.jsonl")
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, code := findings(t, "--offline", "--dir", dir, file)
+	if code != 1 || len(all) != len(whole.Receipt) {
+		t.Errorf("altered: %d, code %d", len(all), code)
+	}
+	for i, f := range all {
+		if f.OK || f.Wrong() == "" {
+			t.Errorf("it verifies: %s", lines[i])
+		}
+	}
+}
+
+// No word of a request, an answer or an error is anywhere but on its way.
+func TestNoContentIsKept(t *testing.T) {
+	const marker = "cAnArY-7731"
+	w := newWorld(t)
+	w.alpha.Script(providertest.Healthy(marker+"-answer"), providertest.Refusal(500, `{"error":{"message":"`+marker+`-error"}}`),
+		providertest.Refusal(400, `{"error":{"message":"`+marker+`-refusal","code":"`+marker+`"}}`), func(x *providertest.Exchange) {
+			x.Open()
+			x.Event(`{"choices":[{"delta":{"content":"` + marker + `-half"}}]}`)
+			x.Drop()
+		}, providertest.Healthy(marker))
+	body := func(extra string) string {
+		return `{"model":"auto","user":"` + marker + `-user","metadata":{"` + marker + `-name":"` + marker + `-value"},"tools":[{"type":"function","function":{"name":"` + marker +
+			`-tool"}}],"messages":[{"role":"user","content":"` + marker + `-question","name":"` + marker + `"}]` + extra + `}`
+	}
+	for _, c := range []struct{ path, body string }{
+		{"/v1/chat/completions", body("")}, {"/v1/chat/completions", body("")}, {"/v1/chat/completions", body("")}, {"/v1/chat/completions", body(`,"stream":true`)},
+		{"/v1/chat/completions", body(`,"stream":true`)}, {"/v1/chat/completions", `{"` + marker + `":`}, {"/v1/chat/completions", `{"model":"` + marker + `-model","messages":[{"role":"user","content":"x"}]}`},
+		{"/api/v1/work/llm.chat", `{"input":"` + marker + `-input"}`}, {"/api/v1/work/fetch.plain", `{"input":{"url":"http://` + marker + `"}}`},
+	} {
+		base := strings.TrimSuffix(w.device.ready.Device.Edge, "/v1")
+		request, _ := http.NewRequest(http.MethodPost, base+c.path, strings.NewReader(c.body))
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("X-Chordwheel-Session", marker+"-session")
+		request.Header.Set("User-Agent", marker+"-agent")
+		r, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+	}
+	until(t, "the receipts are sent", func() bool { r := fares(t, w.deviceDir); return r.Waiting == 0 && r.Pending == 0 && r.Sent >= 7 })
+	w.device.stop()
+	w.hub.stop()
+	for _, p := range []*process{w.device, w.hub} {
+		if strings.Contains(p.log.String(), marker) {
+			t.Errorf("the log has it:\n%s", p.log)
+		}
+	}
+	for _, dir := range []string{w.deviceDir, w.hubDir} {
+		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			if bytes.Contains(b, []byte(marker)) {
+				t.Errorf("%s has it", path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
