@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -301,29 +300,42 @@ func (c *quotaChange) keep() error {
 // afterQuota looks the orders over if a ceiling came to its end, or is no longer
 // at it.
 func (h *Hub) afterQuota(c *quotaChange, now time.Time) {
+	var scopes []chain.ScopeID
 	for name, was := range c.before {
-		if l := h.ceilings().account[name]; was != h.quota.State(&l.Ceiling, 1, now).Breached {
-			h.changed()
-			h.log.Warn("a ceiling turned", "account", name, "breached", !was)
-			h.changed()
-			if err := h.resolveScopes(h.scopes()); err != nil {
-				h.log.Error("publishing failed", "error", err)
-			}
-			return
+		l := h.ceilings().account[name]
+		if was == h.quota.State(&l.Ceiling, 1, now).Breached {
+			continue
 		}
+		h.log.Warn("a ceiling turned", "account", name, "breached", !was)
+		if l.scope == "" { // of the whole fleet
+			scopes = h.scopes()
+			break
+		}
+		scopes = append(scopes, l.scope)
+	}
+	if len(scopes) == 0 {
+		return
+	}
+	h.changed()
+	slices.Sort(scopes)
+	if err := h.resolveScopes(slices.Compact(scopes)); err != nil {
+		h.log.Error("publishing failed", "error", err)
 	}
 }
 
 // adjustCeilings moves the multipliers, once an hour each.
 func (h *Hub) adjustCeilings(now time.Time) error {
-	var errs []error
+	records := map[string]any{}
 	for _, l := range h.ceilings().all {
 		if h.quota.Adjust(&l.Ceiling, resolve.NextMultiplier, now) {
-			h.changed()
-			errs = append(errs, h.cfg.Storage.Bucket(bucketQuota).PutAll(h.quota.Kept(l.Account)))
+			maps.Copy(records, h.quota.Kept(l.Account))
 		}
 	}
-	return errors.Join(errs...)
+	if len(records) == 0 {
+		return nil
+	}
+	h.changed()
+	return h.cfg.Storage.Bucket(bucketQuota).PutAll(records)
 }
 
 // maxShown bounds what a status lists of ceilings, fleet-wide ones first.

@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
+	"github.com/chordwheel/chordwheel/orchestrator"
 )
 
 const rationed = `
@@ -156,6 +158,62 @@ func TestWhatCannotBeKeptIsNotLeased(t *testing.T) {
 		}
 		if _, err := r.Lease(t.Context(), newKey().PeerID(), q); !errors.Is(err, &spoke.Refusal{Code: spoke.CodeNotMember}) {
 			t.Errorf("a stranger: %v", err)
+		}
+	})
+}
+
+// TestCeilingsOfManyWorkspaces: a workspace's ceiling that is used up concerns its own
+// chains alone, and multipliers are kept in one write however many moved.
+func TestCeilingsOfManyWorkspaces(t *testing.T) {
+	const n = 30
+	var text strings.Builder
+	text.WriteString(rationed[:strings.Index(rationed, "workspaces:")] + "workspaces:\n")
+	for i := range n {
+		fmt.Fprintf(&text, "  - {id: w%d, ceilings: [{options: \"alpha/*\", usd_per_month: 1}]}\n", i)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, text.String()))
+		spend := func(d *device, i int) {
+			t.Helper()
+			slot, account := chain.Slot{Scope: chain.ScopeID(fmt.Sprint("workspace:w", i)), Primitive: chain.LLMChat}, fmt.Sprintf("workspace:w%d alpha/* usd_per_month", i)
+			for range 60 {
+				reply, err := r.Lease(t.Context(), d.key.PeerID(), wire.Lease{Asks: []wire.LeaseAsk{{Account: account, Slot: slot, Least: 1}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				g := reply.Grants[0]
+				if g.ID == "" {
+					return
+				}
+				if _, err := r.Lease(t.Context(), d.key.PeerID(), wire.Lease{Usage: []wire.LeaseUsage{{ID: g.ID, Account: account, Used: g.Amount, Done: true}}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		orders := func() uint64 {
+			s, err := r.Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Orders
+		}
+		// The middle of January: what was used so far says something of the month.
+		time.Sleep(15 * 24 * time.Hour / 2)
+		for i := range n {
+			d := r.device(fmt.Sprintf("%03d", i), "key:alpha", "key:beta")
+			if _, err := d.enrol(r.invite(orchestrator.Invite{Scope: chain.ScopeID(fmt.Sprint("workspace:w", i))})); err != nil {
+				t.Fatal(err)
+			}
+			before := orders()
+			spend(d, i)
+			if made := orders() - before; made == 0 || made > 4 {
+				t.Errorf("%d orders were worked out for one workspace's ceiling", made)
+			}
+		}
+		writes := r.disk.written("hub-quota")
+		time.Sleep(11 * time.Minute)
+		if made := r.disk.written("hub-quota") - writes; made > 2 {
+			t.Errorf("%d writes for the multipliers of %d ceilings", made, n)
 		}
 	})
 }

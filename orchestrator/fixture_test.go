@@ -64,6 +64,7 @@ type disk struct {
 	buckets map[string]map[string][]byte
 	files   map[string][]byte
 	fail    error // of every write, if set
+	writes  map[string]int
 }
 
 func newDisk() *disk {
@@ -105,6 +106,13 @@ func (d *disk) WriteChecked(name string, b []byte) error {
 	return nil
 }
 
+// written gives the number of writes to a bucket.
+func (d *disk) written(bucket string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.writes[bucket]
+}
+
 // holds reports whether any record or file contains text.
 func (d *disk) holds(text string) bool {
 	d.mu.Lock()
@@ -130,6 +138,10 @@ func (b bucket) PutAll(records map[string]any) error {
 	if b.d.fail != nil {
 		return b.d.fail
 	}
+	if b.d.writes == nil {
+		b.d.writes = map[string]int{}
+	}
+	b.d.writes[b.name]++
 	for key, v := range records {
 		encoded, err := chain.Marshal(v)
 		if err != nil {
