@@ -40,7 +40,28 @@ func (n *network) path(name string) string { return filepath.Join(n.dir, name) }
 // daemon starts a device with nothing configured.
 func (n *network) daemon(machine int, name string) *process {
 	n.t.Helper()
-	return n.on(machine, "daemon", "--dir", n.path(name))
+	return n.on(machine, n.readme("daemon", "~/device", n.path(name))...)
+}
+
+// readme gives the arguments of the line of README that begins with the program and this
+// command, with the texts of replace in place of others.
+func (n *network) readme(command string, replace ...string) []string {
+	n.t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		if words := strings.Fields(line); len(words) > 1 && words[0] == "bin/chordwheel" && words[1] == command {
+			for i, w := range words {
+				words[i] = strings.NewReplacer(replace...).Replace(w)
+			}
+			return words[1:]
+		}
+	}
+	n.t.Fatalf("README has no line of chordwheel %s", command)
+	return nil
 }
 
 // answered is what came of one question.
@@ -86,7 +107,7 @@ func (n *network) handsOver() {
 	}
 }
 
-// Two machines in one network find each other by multicast and hand work over with nothing
+// The lines of README, on machines of their own. Two in one network find each other by multicast and hand work over with nothing
 // configured but that they joined; the hub is not there to tell them of each other, and
 // their addresses are new. Then the cable of one is pulled under load. Then without
 // multicast, with the address of one named.
@@ -133,11 +154,11 @@ func (n *network) prepare() {
 	if err := os.WriteFile(file, []byte(lanCatalogue), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	hub := n.on(2, "orchestrator", "--dir", n.path("hub"), "--catalog", file, "--listen", "/ip4/0.0.0.0/tcp/7411")
+	hub := n.on(2, n.readme("orchestrator", "~/hub", n.path("hub"), "catalogue.yaml", file)...)
 	for i, name := range []string{"a", "b"} {
 		n.config(name, "")
-		invitation := strings.TrimSpace(good(n.t, "invite", "--dir", n.path("hub")))
-		join := n.lan.Machines[i].Command(program(n.t, "join", "--dir", n.path(name), invitation))
+		invitation := strings.TrimSpace(good(n.t, n.readme("invite", "~/hub", n.path("hub"))...))
+		join := n.lan.Machines[i].Command(program(n.t, n.readme("join", "~/device", n.path(name), "'chordwheel1:…'", invitation)...))
 		if out, err := join.CombinedOutput(); err != nil {
 			n.t.Fatalf("join: %v: %s", err, out)
 		}
