@@ -76,10 +76,8 @@ func ParseKeySet(b []byte) (KeySet, error) {
 		if !ok {
 			continue
 		}
-		if again, err := s.add(k); err != nil {
+		if err := s.add(k); err != nil {
 			return KeySet{}, fmt.Errorf("%w: key %d: %w", ErrKeySet, i+1, err)
-		} else if again {
-			continue
 		}
 	}
 	if len(s.keys) == 0 {
@@ -89,20 +87,20 @@ func ParseKeySet(b []byte) (KeySet, error) {
 }
 
 // add appends a key, unless it is there.
-func (s *KeySet) add(k namedKey) (again bool, err error) {
+func (s *KeySet) add(k namedKey) error {
 	for _, other := range s.keys {
 		switch {
 		case other.kid == k.kid && other.key.Equal(k.key):
-			return true, nil
+			return nil
 		case other.kid == k.kid && k.kid != "":
-			return false, errors.New("its kid is another key's too")
+			return errors.New("its kid is another key's too")
 		}
 	}
 	if len(s.keys) == maxKeys {
-		return false, fmt.Errorf("more than %d keys", maxKeys)
+		return fmt.Errorf("more than %d keys", maxKeys)
 	}
 	s.keys = append(s.keys, k)
-	return false, nil
+	return nil
 }
 
 // keyOf reads one key; ok is false for one of another kind or use.
