@@ -29,10 +29,10 @@ only. The edge's own key has none of these limits.`,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(a.appsAdd(),
-		&cobra.Command{Use: "list", Short: "List the applications and what they may do", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+		&cobra.Command{Use: "list", Short: "List the applications and what they may do", Example: "  chordwheel apps list", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 			return a.appsList(c.Context())
 		}},
-		&cobra.Command{Use: "rm NAME", Short: "Take an application's key away, at once", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
+		&cobra.Command{Use: "rm NAME", Short: "Take an application's key away, at once", Example: "  chordwheel apps rm webui", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 			n, err := a.device(c.Context())
 			if err != nil {
 				return err
