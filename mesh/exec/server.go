@@ -28,6 +28,7 @@ const (
 	small          = 16 << 10  // opening frames up to here need no room
 	openRoom       = 16 << 20  // for larger ones, together
 	payloadRoom    = 192 << 20 // for payloads of admitted jobs, together
+	peerPayloads   = 128 << 20 // of these, for the jobs of one peer: others have payloads too
 )
 
 // Server is the executor's half. Give its Serve to the host as the stream handler.
@@ -45,6 +46,7 @@ type Server struct {
 	number  uint64 // of the last visit
 	visits  map[*visit]struct{}
 	perPeer map[peer.ID]int
+	holding map[peer.ID]int64 // bytes of payloads, by peer; nothing at 0
 	group   sync.WaitGroup
 
 	refused atomic.Uint64
@@ -63,7 +65,7 @@ type visit struct {
 func NewServer(executor Executor, log *slog.Logger) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{executor: executor, log: log, ctx: ctx, cancel: cancel, opening: wire.NewRoom(openRoom), payloads: wire.NewRoom(payloadRoom),
-		most: Streams, visits: map[*visit]struct{}{}, perPeer: map[peer.ID]int{}}
+		most: Streams, visits: map[*visit]struct{}{}, perPeer: map[peer.ID]int{}, holding: map[peer.ID]int64{}}
 }
 
 // Open gives the number of streams, and how many were refused for want of room
@@ -191,7 +193,7 @@ func (s *Server) serve(v *visit) error {
 		return s.refuse(stream, in, from, err)
 	}
 	s.works(v, true)
-	err = s.run(stream, in, job)
+	err = s.run(v.from, stream, in, job)
 	job.Release() // before the submitter is waited for: it may take its time
 	s.works(v, false)
 	var refusal *wire.ExecRefusal
@@ -225,18 +227,41 @@ func (s *Server) readOpen(in *bufio.Reader) (*wire.ExecOpen, error) {
 	return open, wire.Read(in, wire.MaxExecOpen, open)
 }
 
+// take reserves room for a payload, as much as it was announced with: a job that
+// began to read must not run out of it. A peer that announces and does not send
+// keeps no more from others than its part.
+func (s *Server) take(from peer.ID, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holding[from]+n > peerPayloads || !s.payloads.Take(n) {
+		return false
+	}
+	s.holding[from] += n
+	return true
+}
+
+// give returns n bytes of what take reserved.
+func (s *Server) give(from peer.ID, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.payloads.Give(n)
+	if s.holding[from] -= n; s.holding[from] == 0 {
+		delete(s.holding, from)
+	}
+}
+
 // readPayload reads the payload and compares it with what was signed. The caller
 // gives its room back, also after an error.
-func (s *Server) readPayload(stream network.Stream, in *bufio.Reader, terms Terms) ([]byte, error) {
+func (s *Server) readPayload(from peer.ID, stream network.Stream, in *bufio.Reader, terms Terms) ([]byte, error) {
 	size := terms.PayloadBytes
 	if size < 0 || size > wire.MaxExecPayload {
 		return nil, wire.RefuseExec(wire.ExecTooLarge, "a payload of %d bytes, at most %d", size, wire.MaxExecPayload)
 	}
-	if !s.payloads.Take(size) {
+	if !s.take(from, size) {
 		return nil, wire.RefuseExec(wire.ExecBusy, "no room for a payload of %d bytes now", size)
 	}
 	payload, err := receive(stream, in, int(size))
-	s.payloads.Give(size - int64(cap(payload)))
+	s.give(from, size-int64(cap(payload)))
 	if err != nil {
 		return payload, err
 	}
@@ -274,10 +299,10 @@ func receive(stream network.Stream, in io.Reader, n int) ([]byte, error) {
 
 // run reads the payload, runs the job and sends what it gives, while it reads
 // grants. A *wire.ExecRefusal is an error from before the job ran.
-func (s *Server) run(stream network.Stream, in *bufio.Reader, job Job) error {
+func (s *Server) run(from peer.ID, stream network.Stream, in *bufio.Reader, job Job) error {
 	terms := job.Terms()
-	payload, err := s.readPayload(stream, in, terms)
-	defer s.payloads.Give(int64(cap(payload)))
+	payload, err := s.readPayload(from, stream, in, terms)
+	defer func() { s.give(from, int64(cap(payload))) }()
 	if err != nil {
 		return err
 	}
