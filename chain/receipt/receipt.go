@@ -288,11 +288,19 @@ func aStatus(to *Status) func(string) error {
 
 func aSignature(to *[]byte) func(string) error {
 	return func(s string) (err error) {
-		if *to, err = base64.RawURLEncoding.Strict().DecodeString(s); err != nil || len(*to) != ed25519.SignatureSize {
-			return errors.New("want 64 bytes in base64url without padding")
-		}
-		return nil
+		*to, err = readSignature(s)
+		return err
 	}
+}
+
+// readSignature takes the one spelling of a signature. The library passes over
+// line breaks, which would make many texts of one.
+func readSignature(s string) ([]byte, error) {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(raw) != ed25519.SignatureSize || len(s) != base64.RawURLEncoding.EncodedLen(len(raw)) {
+		return nil, errors.New("want 64 bytes in base64url without padding")
+	}
+	return raw, nil
 }
 
 // Verify checks that one of keys, those that [Receipt.Signer] stands for, signed

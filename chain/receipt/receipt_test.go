@@ -222,7 +222,7 @@ func TestStatementIsVerified(t *testing.T) {
 	if err := s.Verify(other.PeerID(), signature); !errors.Is(err, ErrAgent) {
 		t.Errorf("for another executor: %v", err)
 	}
-	for _, bad := range []string{"", "!", signature + "=", signature[:85], signature[1:] + "A", signature[:len(signature)-1] + "_"} {
+	for _, bad := range []string{"", "!", signature + "=", signature[:85], signature[1:] + "A", signature[:len(signature)-1] + "_", signature + "\n", signature[:40] + "\r\n" + signature[40:]} {
 		if err := s.Verify(key.PeerID(), bad); !errors.Is(err, ErrSignature) {
 			t.Errorf("%q: %v", bad, err)
 		}

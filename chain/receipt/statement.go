@@ -75,7 +75,7 @@ func (s Statement) Verify(executor chain.PeerID, signature string) error {
 }
 
 func (s Statement) verify(public ed25519.PublicKey, signature string) error {
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(signature)
+	raw, err := readSignature(signature)
 	if err != nil || !chain.VerifyText(public, chain.PrefixExec, s.text(), raw) {
 		return ErrSignature
 	}
