@@ -185,6 +185,22 @@ func TestInletGoesOnTokenless(t *testing.T) {
 	}
 }
 
+// A device is ready while its snapshot may be used; nobody is asked for that.
+func TestReadinessNeedsTheSnapshot(t *testing.T) {
+	c := newCounter()
+	e := deskEdge(t, c)
+	if w := do(e, ask("GET", "/readyz", "")); w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	c.fresh = Refuse(SnapshotStale, "old")
+	if w := do(e, ask("GET", "/readyz", "")); w.Code != 503 || errorOf(t, w).Code != "snapshot_stale" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if got := strings.Join(c.steps, "|"); got != "snapshot|snapshot" {
+		t.Errorf("asked %s", got)
+	}
+}
+
 // The mode follows from the model where it is not said.
 func TestInletModes(t *testing.T) {
 	for body, want := range map[string]string{

@@ -214,7 +214,11 @@ func (x *exchange) getReadiness(string) *Refusal {
 	if x.edge.gate.closing() {
 		return Refuse(Overloaded, "the device is shutting down")
 	}
-	if err := x.edge.worker.Ready(); err != nil {
+	err := x.edge.worker.Ready()
+	if desk := x.edge.desk; err == nil && desk != nil && desk.Snapshot != nil {
+		err = desk.Snapshot.Fresh(x.began)
+	}
+	if err != nil {
 		f := failureOf(err)
 		if f.status < http.StatusInternalServerError {
 			f.status = http.StatusServiceUnavailable
