@@ -479,7 +479,7 @@ func TestARefusalSaysWhenToComeBack(t *testing.T) {
 	w.will.decision = sharing.Decision{Why: "sharing is paused", Back: w.now.Add(time.Hour)}
 	_, err := w.admit(t)
 	var r *wire.ExecRefusal
-	if !errors.As(err, &r) || r.ComeBack != chain.MillisOf(time.Hour) || !r.Passing() {
+	if !errors.As(err, &r) || r.ComeBack != chain.MillisOf(time.Hour) || r.Code != wire.ExecSharingOff {
 		t.Errorf("%+v", r)
 	}
 	w.will.decision.OK = true

@@ -71,13 +71,3 @@ func (r *ExecRefusal) Is(target error) bool {
 	t, ok := target.(*ExecRefusal)
 	return ok && t.Code == r.Code
 }
-
-// Passing reports whether the refusal says nothing against the executor or the
-// request: another moment may go well. Such a peer counts as busy.
-func (r *ExecRefusal) Passing() bool {
-	switch r.Code {
-	case ExecBusy, ExecSharingOff, ExecShutdown:
-		return true
-	}
-	return false
-}
