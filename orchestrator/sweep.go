@@ -121,7 +121,7 @@ func (h *Hub) resolveSlot(slot chain.Slot) error {
 	if res.offer == nil {
 		return h.withdraw(slot)
 	}
-	out, err := h.press.OfferPrepared(slot, res.offer, now)
+	out, err := h.press.Offer(slot, res.offer, now)
 	if err != nil {
 		return err
 	}

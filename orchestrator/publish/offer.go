@@ -28,19 +28,8 @@ type Prepared struct {
 	kept    *shared
 }
 
-// Offer considers a resolution and publishes it where the rules say so. input
-// is a fingerprint of all that policy depends on but estimates: where it
-// changed, any difference is published at once. When Offer returns, the
-// sequence number of what it published is durable.
-func (p *Press) Offer(r resolve.Resolution, rules chain.Rules, input string, now time.Time) (Outcome, error) {
-	o, err := Prepare(r, rules, input)
-	if err != nil {
-		return Outcome{}, err
-	}
-	return p.OfferPrepared(r.Slot, o, now)
-}
-
-// Prepare makes the bytes of an offer; the arguments are those of Offer.
+// Prepare makes the bytes of an offer. input is a fingerprint of all that policy
+// depends on but estimates.
 func Prepare(r resolve.Resolution, rules chain.Rules, input string) (*Prepared, error) {
 	bytes, err := encode(chain.Body{Primitive: r.Slot.Primitive, Options: r.Options, Rules: rules})
 	if err != nil {
@@ -49,8 +38,11 @@ func Prepare(r resolve.Resolution, rules chain.Rules, input string) (*Prepared, 
 	return &Prepared{resolution: r, bytes: bytes, cid: chain.CIDOf(bytes), input: input}, nil
 }
 
-// OfferPrepared is Offer for a slot of the same primitive as was prepared for.
-func (p *Press) OfferPrepared(slot chain.Slot, o *Prepared, now time.Time) (Outcome, error) {
+// Offer considers an offer for a slot of the primitive that it was prepared for, and
+// publishes it where the rules say so: where the input changed, any difference is
+// published at once. When Offer returns, the sequence number of what it published is
+// durable.
+func (p *Press) Offer(slot chain.Slot, o *Prepared, now time.Time) (Outcome, error) {
 	bytes, cid, input := o.bytes, o.cid, o.input
 	e := p.issues[slot]
 	switch {

@@ -12,6 +12,15 @@ import (
 	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
+// offer prepares an offer for one slot and makes it.
+func offer(p *Press, r resolve.Resolution, rules chain.Rules, input string, now time.Time) (Outcome, error) {
+	o, err := Prepare(r, rules, input)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return p.Offer(r.Slot, o, now)
+}
+
 // series is a store of the highest number in memory that holds the contract.
 type series struct {
 	highest uint64
@@ -81,12 +90,12 @@ func TestWhenToPublish(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, _, _ := press(t)
-			out, err := p.Offer(base.resolution(home), chain.Rules{}, "i", start)
+			out, err := offer(p, base.resolution(home), chain.Rules{}, "i", start)
 			if err != nil || out.Reason != First {
 				t.Fatalf("%+v %v", out, err)
 			}
 			was, _ := p.Edition(home)
-			out, err = p.Offer(c.world.resolution(home), chain.Rules{}, c.input, start.Add(c.after))
+			out, err = offer(p, c.world.resolution(home), chain.Rules{}, c.input, start.Add(c.after))
 			if err != nil || out.Published != (c.want != "") || out.Reason != c.want || out.Again.IsZero() == c.again {
 				t.Errorf("%+v %v, want %q", out, err, c.want)
 			}
@@ -102,7 +111,7 @@ func TestOncePerMinute(t *testing.T) {
 	p, _, _ := press(t)
 	offer := func(w world, input string, at time.Duration) Outcome {
 		t.Helper()
-		out, err := p.Offer(w.resolution(home), chain.Rules{}, input, start.Add(at))
+		out, err := offer(p, w.resolution(home), chain.Rules{}, input, start.Add(at))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +139,7 @@ func TestOncePerMinute(t *testing.T) {
 func TestSequenceIsDurableFirst(t *testing.T) {
 	p, m, _ := press(t)
 	m.fail = errors.New("disk full")
-	if _, err := p.Offer(world{1, 2, 0.95}.resolution(home), chain.Rules{}, "i", start); err == nil {
+	if _, err := offer(p, world{1, 2, 0.95}.resolution(home), chain.Rules{}, "i", start); err == nil {
 		t.Fatal("published without a mark")
 	}
 	if _, _, err := p.Head(home, start); !errors.Is(err, ErrNoChain) {
@@ -160,7 +169,7 @@ func TestTheOrderThatStandsIsKept(t *testing.T) {
 		{world{1.301, 1.3, 0.95}, Estimate, "a/m"}, // b is better by less than 0.3 %
 		{world{1.301, 1.2, 0.95}, Order, "b/m"},
 	} {
-		out, err := p.Offer(c.world.resolution(home), chain.Rules{}, "i", now)
+		out, err := offer(p, c.world.resolution(home), chain.Rules{}, "i", now)
 		if err != nil || out.Reason != c.reason || order()[0] != c.first {
 			t.Errorf("%v: %+v, %v, order %v; want %s, %s first", c.world, out, err, order(), c.reason, c.first)
 		}
@@ -175,7 +184,7 @@ func TestSharedBodies(t *testing.T) {
 	slots := make([]chain.Slot, 100)
 	for i := range slots {
 		slots[i] = chain.Slot{Scope: chain.ScopeID(fmt.Sprintf("workspace:w%d", i)), Primitive: chain.LLMChat}
-		if _, err := p.Offer(world{1, 2, 0.95}.resolution(slots[i]), chain.Rules{}, "i", start); err != nil {
+		if _, err := offer(p, world{1, 2, 0.95}.resolution(slots[i]), chain.Rules{}, "i", start); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -206,7 +215,7 @@ func TestNumbersNeverGoBack(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"offer": func(t *rapid.T) {
 				w := world{rapid.SampledFrom([]float64{0.5, 1, 3}).Draw(t, "a"), rapid.SampledFrom([]float64{0.7, 2}).Draw(t, "b"), 0.95}
-				if _, err := p.Offer(w.resolution(one(t)), chain.Rules{}, rapid.SampledFrom([]string{"i", "j"}).Draw(t, "input"), now); err != nil {
+				if _, err := offer(p, w.resolution(one(t)), chain.Rules{}, rapid.SampledFrom([]string{"i", "j"}).Draw(t, "input"), now); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -258,7 +267,7 @@ func TestPublishedTogether(t *testing.T) {
 	}
 	offer := func(i int, w world, input string, at time.Time) uint64 {
 		t.Helper()
-		if _, err := p.Offer(w.resolution(slot(i)), chain.Rules{}, input, at); err != nil {
+		if _, err := offer(p, w.resolution(slot(i)), chain.Rules{}, input, at); err != nil {
 			t.Fatal(err)
 		}
 		e, _ := p.Edition(slot(i))
@@ -293,7 +302,7 @@ func TestPublishedTogether(t *testing.T) {
 // TestEvidence: only our own signature over the very claim counts.
 func TestEvidence(t *testing.T) {
 	p, m, _ := press(t)
-	if _, err := p.Offer(world{1, 2, 0.95}.resolution(home), chain.Rules{}, "i", start); err != nil {
+	if _, err := offer(p, world{1, 2, 0.95}.resolution(home), chain.Rules{}, "i", start); err != nil {
 		t.Fatal(err)
 	}
 	e, _ := p.Edition(home)
@@ -334,7 +343,7 @@ func TestEvidence(t *testing.T) {
 
 func BenchmarkHead(b *testing.B) {
 	p, _, _ := press(b)
-	if _, err := p.Offer(world{1, 2, 0.95}.resolution(home), chain.Rules{}, "i", start); err != nil {
+	if _, err := offer(p, world{1, 2, 0.95}.resolution(home), chain.Rules{}, "i", start); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
@@ -350,7 +359,7 @@ func TestAClockThatWasAheadByYears(t *testing.T) {
 	p, _, _ := press(t)
 	offer := func(w world, at time.Time) Outcome {
 		t.Helper()
-		out, err := p.Offer(w.resolution(home), chain.Rules{}, "i", at)
+		out, err := offer(p, w.resolution(home), chain.Rules{}, "i", at)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -145,7 +145,7 @@ func (h *hub) look() {
 	if err != nil {
 		panic("BUG: " + err.Error()) // the scenario's bounds are within a body's
 	}
-	out, err := h.press.OfferPrepared(slot, offer, now)
+	out, err := h.press.Offer(slot, offer, now)
 	if err != nil {
 		panic("BUG: " + err.Error()) // numbers never fails
 	}
