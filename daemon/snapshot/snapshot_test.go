@@ -276,7 +276,7 @@ func TestStaleness(t *testing.T) {
 		if got := k.Standing("did:web:a", "llm.chat", time.Now()); got != gate.Active || k.State(time.Now()).Err != nil {
 			t.Error("at its oldest:", got)
 		}
-		time.Sleep(time.Nanosecond)
+		time.Sleep(1 * time.Nanosecond)
 		if got := k.Standing("did:web:a", "llm.chat", time.Now()); got != gate.Stale || !errors.Is(k.State(time.Now()).Err, ErrStale) {
 			t.Error("older:", got)
 		}

@@ -28,13 +28,13 @@ type tally struct {
 
 	editions, hubReorders, ownReorders, orders uint64 // orders: a device's order at a request was another than at its last
 
-	dead, deadLate, deadRequests uint64 // first tries at an option that is down; for over 5 min; requests while one is
-	since                        []moment
-	spent                        map[string]*Account
-	accounts                     []*Account
-	series                       []Hour
-	cur                          Hour
-	waits                        float64
+	dead, deadLate uint64 // first tries at an option that is down; and for over 5 min
+	since          []moment
+	spent          map[string]*Account
+	accounts       []*Account
+	series         []Hour
+	cur            Hour
+	waits          float64
 }
 
 // deadAfter is when first tries at an option that is down should have ended.
