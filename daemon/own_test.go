@@ -253,6 +253,31 @@ func under(t *testing.T, b *bench) []byte {
 	return body
 }
 
+// TestALocalOptionHasItsCeilings: what runs it is the device's own, what its use
+// counts against is the chain's.
+func TestALocalOptionHasItsCeilings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := joined(t, "local/own/m adapter=openai | beta/small")
+		body, err := chain.Marshal(chain.Body{Primitive: chain.LLMChat, Options: []chain.Option{
+			{ID: "local/own/m", Kind: chain.Local, Accounts: []chain.Account{{Name: "calls", Calls: true}}},
+			{ID: "beta/small", Kind: chain.Provider, Adapter: "openai", Model: "small"},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // a later edition
+		b.hub.mu.Lock()
+		b.hub.body, b.hub.head = body, b.hub.policy.Head(t, body, time.Now())
+		b.hub.mu.Unlock()
+		b.hub.events.Invalidated(slot)
+		synctest.Wait()
+		_, r, err := b.ask(edge.Work{})
+		if err != nil || r.Option != "beta/small" || len(r.Failures) == 0 || r.Failures[0] != (chain.Failure{Option: "local/own/m", Class: chain.Ceiling}) {
+			t.Errorf("without a lease: %+v, %v", r, err)
+		}
+	})
+}
+
 // TestNoLeaseNoUse: an option under a ceiling is used within leased blocks and not
 // beyond, settled by what was billed, and passed over with reason ceiling.
 func TestNoLeaseNoUse(t *testing.T) {

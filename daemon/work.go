@@ -232,7 +232,7 @@ func (d *Daemon) current(slot chain.Slot, id chain.OptionID) *chain.Option {
 
 // effective gives options as this device runs them. What runs a local option,
 // where and with which keys is this device's own configuration: a chain says only
-// that it may, and what it is thought to cost. Where none is local these are the
+// that it may, what it is thought to cost, and which ceilings its use counts against. Where none is local these are the
 // options themselves, which nobody changes.
 func (d *Daemon) effective(options []chain.Option) []chain.Option {
 	out := options
@@ -245,7 +245,7 @@ func (d *Daemon) effective(options []chain.Option) []chain.Option {
 		if &out[0] == &options[0] {
 			out = slices.Clone(options)
 		}
-		own.Cost = o.Cost
+		own.Cost, own.Accounts = o.Cost, o.Accounts
 		out[i] = own
 	}
 	return out
