@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,7 +93,7 @@ func (n *Network) Judge() {
 	if !n.Within && !n.beyond() {
 		add("no interface but loopback is up and has an address", "connect this machine to a network")
 	}
-	if n.quic(n.Listen) && n.Transports["quic-v1"] == 0 && n.Transports["tcp"] > 0 && !n.Within {
+	if n.quic(n.Listen) && n.hubHasQUIC() && n.Transports["quic-v1"] == 0 && n.Transports["tcp"] > 0 && !n.Within {
 		add("connections stand over TCP and none over QUIC", "a firewall may drop UDP; nothing is lost but speed. Let UDP through to the ports above")
 	}
 	if n.Clock != nil && (*n.Clock > maxClock.Seconds() || *n.Clock < -maxClock.Seconds()) {
@@ -116,6 +117,12 @@ func (n *Network) judgeHub(add func(what, next string)) {
 	default:
 		add("the hub is out of reach: "+strings.Join(bad, ", "), "see that it runs (chordwheel status there), and that no firewall is between; if it moved, join with a new invitation")
 	}
+}
+
+// hubHasQUIC reports whether the hub tells an address of QUIC: where it listens
+// over TCP alone, nothing is in the way of what was never there.
+func (n *Network) hubHasQUIC() bool {
+	return slices.ContainsFunc(n.Hub, func(h HubAddress) bool { return n.quic([]string{h.Address}) })
 }
 
 func (n *Network) quic(list []string) bool {

@@ -27,7 +27,11 @@ func TestJudge(t *testing.T) {
 		"no mdns by machine": {func(n *control.Network) { n.Multicast = control.Multicast{Why: "no such interface"} }, "no such interface: name other devices under peers"},
 		"unplugged":          {func(n *control.Network) { n.Interfaces = n.Interfaces[:1] }, "connect this machine"},
 		"unplugged, but up":  {func(n *control.Network) { n.Interfaces[1].Addresses = []string{"fe80::1/64"} }, "connect this machine"},
-		"udp dropped":        {func(n *control.Network) { n.Transports = map[string]int{"tcp": 1} }, "drop UDP"},
+		"udp dropped": {func(n *control.Network) {
+			n.Transports = map[string]int{"tcp": 1}
+			n.Hub = append(n.Hub, control.HubAddress{Address: "/ip4/192.0.2.1/udp/7411/quic-v1"})
+		}, "drop UDP"},
+		"a hub of TCP alone": {func(n *control.Network) { n.Transports = map[string]int{"tcp": 1} }, ""},
 		"clock":              {func(n *control.Network) { n.Clock = &ahead }, "90 s off the hub's: set both by NTP"},
 		"hub away":           {func(n *control.Network) { n.Hub[0].Reason = "connection refused" }, "out of reach: /ip4/192.0.2.1/tcp/7411 (connection refused)"},
 		"hub half away": {func(n *control.Network) {
