@@ -69,5 +69,5 @@ func existing(dirs []string) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("there is no data directory of a device here (looked in %v); start one, or name it with --dir", dirs)
+	return "", fmt.Errorf("there is no data directory of a device here (looked in %s); start one, or name it with --dir", join(dirs))
 }

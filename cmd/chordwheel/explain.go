@@ -63,7 +63,7 @@ func writeVerdict(w io.Writer, v resolve.Verdict) {
 		terms []resolve.Term
 	}{{"s", v.Success}, {"f", v.Failure}} {
 		for _, t := range part.terms {
-			fmt.Fprintf(w, "  %s  %-10s %8.0f  %s\n", part.name, t.Name, t.Value, t.Of)
+			fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("  %s  %-10s %8.0f  %s", part.name, t.Name, t.Value, t.Of), " "))
 		}
 	}
 	for _, s := range v.Seeds {

@@ -83,7 +83,7 @@ func (a *app) joinRunning(ctx context.Context, text string) (control.Status, err
 	if err := checkInvitation(text); err != nil {
 		return s, err
 	}
-	o.config.Listen, o.outside = nil, nil // nobody needs to reach a device that leaves at once
+	o.config.Listen, o.outside, o.config.MDNS = nil, nil, false // nobody needs to find a device that leaves at once
 	d, err := openDevice(o)
 	if errors.Is(err, datadir.ErrLocked) {
 		return s, fmt.Errorf("%w; it does not answer on its control socket", err)

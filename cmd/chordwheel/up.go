@@ -199,8 +199,7 @@ func (u *upRun) startDevice(ctx context.Context, d *device) error {
 		}
 	}
 	select {
-	case <-d.Served():
-	case <-d.Visited(): // the hub has nothing for it, and said why
+	case <-d.Visited(): // not Served: a device that comes again holds a chain before it found the hub
 	case <-time.After(readyWait):
 	case <-ctx.Done():
 		return ctx.Err()
