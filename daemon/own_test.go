@@ -275,6 +275,9 @@ func TestALocalOptionHasItsCeilings(t *testing.T) {
 		if err != nil || r.Option != "beta/small" || len(r.Failures) == 0 || r.Failures[0] != (chain.Failure{Option: "local/own/m", Class: chain.Ceiling}) {
 			t.Errorf("without a lease: %+v, %v", r, err)
 		}
+		if view, err := b.Chain(slot); err != nil || view.Options[0].Usable || view.Options[0].Why != chain.Ceiling {
+			t.Errorf("what can be tried now: %+v, %v", view.Options, err)
+		}
 	})
 }
 

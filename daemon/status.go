@@ -216,6 +216,10 @@ func (d *Daemon) optionView(o chain.Option, slot chain.Slot, resting map[chain.O
 		v.Why, v.Until = chain.Cooling, &r.Until
 		return v
 	}
+	if slices.ContainsFunc(o.Accounts, func(a chain.Account) bool { return a.Key == "" && d.purse.Free(a.Name, slot, time.Now()) <= 0 }) {
+		v.Why = chain.Ceiling
+		return v
+	}
 	v.Usable = true
 	return v
 }

@@ -69,6 +69,15 @@ func TestOverridesHaveChainsOfTheirOwn(t *testing.T) {
 			}
 		}
 
+		// Whoever asks about a stage that nobody declared is told so, and makes no chain.
+		unknown := of(chain.Qualifier{Stage: "nobody's"})
+		if _, err := r.Explain(t.Context(), unknown); err == nil || !strings.Contains(err.Error(), "at last that of workspace:home") {
+			t.Errorf("explain of an undeclared stage: %v", err)
+		}
+		if all, err := r.Chains(t.Context()); err != nil || slices.ContainsFunc(all, func(c orchestrator.ChainSummary) bool { return c.Scope == unknown.Scope }) {
+			t.Errorf("an undeclared stage has a chain: %v", err)
+		}
+
 		// Nobody joins a stage, and a stranger to the scope gets none of its chains.
 		if _, err := r.Invite(t.Context(), orchestrator.Invite{Scope: "workspace:home;stage=extract"}); err == nil {
 			t.Error("an invitation to a stage")

@@ -226,7 +226,7 @@ func (h *Hub) unprepared(slot chain.Slot) string {
 	if _, known := h.catalogue.Primitive(slot.Primitive); !known {
 		return "the catalogue has no primitive " + string(slot.Primitive)
 	}
-	return "the catalogue has nothing of its own for " + slot.String()
+	return "the catalogue has nothing of its own for " + slot.String() + ": a chain of fewer words holds, at last that of " + string(slot.Scope.Base())
 }
 
 // whyNone says why nothing is published for a slot.

@@ -383,11 +383,11 @@ func (h *Hub) Explain(ctx context.Context, slot chain.Slot) (Explanation, error)
 		if _, err := chain.ParseScope(string(slot.Scope)); err != nil {
 			return Explanation{}, wrong("%w", err)
 		}
-		now := time.Now()
-		in, _, ok := h.input(slot, now)
-		if !ok {
-			return Explanation{}, nothing(h.whyNone(slot))
+		if !h.catalogue.Prepares(slot) { // to look at a chain must not make one
+			return Explanation{}, nothing(h.unprepared(slot))
 		}
+		now := time.Now()
+		in, _, _ := h.input(slot, now)
 		e := Explanation{Source: "hub", Resolution: resolve.Explain(in), Members: h.fleet.Scope(slot.Scope.Base(), chain.InstantOf(now)).Members()}
 		e.Suspects, _ = h.suspects(in, now)
 		e.Escalation = h.escalation(slot)
