@@ -146,6 +146,9 @@ func (d *Daemon) Chain(slot chain.Slot) (control.ChainView, error) {
 	return view, nil
 }
 
+// namesSaid is how many names an error spells out.
+const namesSaid = 4
+
 // whichChains says what to ask for instead of a chain that is not held.
 func (d *Daemon) whichChains() string {
 	d.mu.Lock()
@@ -159,8 +162,11 @@ func (d *Daemon) whichChains() string {
 		return "it holds none yet: chordwheel status says why"
 	}
 	var names []string
-	for _, c := range all[:min(len(all), 16)] {
+	for _, c := range all[:min(len(all), namesSaid)] {
 		names = append(names, c.Slot().String())
+	}
+	if more := len(all) - len(names); more > 0 {
+		return fmt.Sprintf("it holds %s and %d more: chordwheel status lists them", strings.Join(names, ", "), more)
 	}
 	return "it holds " + strings.Join(names, ", ")
 }

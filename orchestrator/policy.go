@@ -86,7 +86,7 @@ func keys(provider catalog.Provider, w catalog.Workspace, p catalog.Primitive, r
 	case reach.Members() == 0:
 		return allowed, "no device is a member of the scope"
 	case !reach.Any(nil, held):
-		return allowed, "no device of the scope holds key " + strings.Join(allowed, " or ")
+		return allowed, "no device of the scope holds key " + strings.Join(allowed, " or ") + "; chordwheel keys set " + allowed[0] + " puts it on one"
 	case !reach.Any(p.Source.Requires, held):
 		return allowed, "no device of the scope has " + list(p.Source.Requires) + " and its key"
 	}

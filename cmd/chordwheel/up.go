@@ -221,13 +221,13 @@ func (u *upRun) announce() error {
 		return oneLineJSON(u.out, all)
 	}
 	w := u.out
-	state := u.paint(green, "chordwheel is ready")
+	state := fmt.Sprintf("%s in %.2f s", u.paint(green, "chordwheel is ready"), time.Since(u.began).Seconds())
 	for _, d := range u.devices {
 		if d.Ready() != nil {
-			state = u.paint(yellow, "chordwheel runs, but is not ready")
+			state = u.paint(yellow, "chordwheel runs, but not every device can answer yet: see below")
 		}
 	}
-	fmt.Fprintf(w, "\n%s in %.2f s\n\n", state, time.Since(u.began).Seconds())
+	fmt.Fprintf(w, "\n%s\n\n", state)
 	fmt.Fprintf(w, "  dashboard  %s\n", all.Hub.URL)
 	for _, d := range all.Devices {
 		fmt.Fprintf(w, "  device %-3s %s   key %s\n", d.Name, d.Edge, d.Key)
