@@ -14,6 +14,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/mesh/streams"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -23,27 +24,25 @@ type Server struct {
 	party Party
 	log   *slog.Logger
 
+	streams *streams.Set
+
 	mu      sync.Mutex
-	closed  bool
-	streams map[network.Stream]peer.ID
-	perPeer map[peer.ID]int
 	budgets map[peer.ID]*rate.Limiter // of chains and bodies; outlives the streams
-	group   sync.WaitGroup
 }
 
 // NewServer makes a server. It starts nothing.
 func NewServer(party Party, log *slog.Logger) *Server {
-	return &Server{party: party, log: log, streams: map[network.Stream]peer.ID{}, perPeer: map[peer.ID]int{}, budgets: map[peer.ID]*rate.Limiter{}}
+	return &Server{party: party, log: log, streams: streams.New(maxStreams, maxPerPeer), budgets: map[peer.ID]*rate.Limiter{}}
 }
 
 // Serve answers on one stream to its end.
 func (s *Server) Serve(stream network.Stream) {
 	from := stream.Conn().RemotePeer()
-	if code := s.admit(stream, from); code != network.StreamNoError {
+	if code := s.streams.Enter(stream); code != network.StreamNoError {
 		_ = stream.ResetWithError(code)
 		return
 	}
-	defer s.leave(stream, from)
+	defer s.streams.Leave(stream)
 	v := visit{Server: s, stream: stream, reader: bufio.NewReader(stream), from: chain.PeerID(from.String())}
 	if err := v.run(); err != nil {
 		s.log.Debug("exchange broken off", "peer", from.String(), "error", err)
@@ -54,30 +53,7 @@ func (s *Server) Serve(stream network.Stream) {
 }
 
 // Close ends every stream and waits for them.
-func (s *Server) Close() {
-	s.mu.Lock()
-	s.closed = true
-	for stream := range s.streams {
-		_ = stream.ResetWithError(network.StreamShutdown)
-	}
-	s.mu.Unlock()
-	s.group.Wait()
-}
-
-func (s *Server) admit(stream network.Stream, from peer.ID) network.StreamErrorCode {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return network.StreamShutdown
-	case len(s.streams) >= maxStreams || s.perPeer[from] >= maxPerPeer:
-		return network.StreamResourceLimitExceeded
-	}
-	s.streams[stream] = from
-	s.perPeer[from]++
-	s.group.Add(1)
-	return network.StreamNoError
-}
+func (s *Server) Close() { s.streams.Close() }
 
 // affords reports whether from may have one more chain or body. A device that
 // lacks everything asks once for each of its slots.
@@ -93,16 +69,6 @@ func (s *Server) affords(from peer.ID) bool {
 		s.budgets[from] = budget
 	}
 	return budget.Allow()
-}
-
-func (s *Server) leave(stream network.Stream, from peer.ID) {
-	s.mu.Lock()
-	delete(s.streams, stream)
-	if s.perPeer[from]--; s.perPeer[from] <= 0 {
-		delete(s.perPeer, from)
-	}
-	s.mu.Unlock()
-	s.group.Done()
 }
 
 // visit is one stream of one peer.

@@ -6,14 +6,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
-	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/streams"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -50,13 +49,8 @@ type Server struct {
 	ctx     context.Context // of the handlers; ends with Close
 	cancel  context.CancelFunc
 
-	mu       sync.Mutex
-	closed   bool
-	sessions map[network.Stream]peer.ID
-	perPeer  map[peer.ID]int
-	group    sync.WaitGroup
-
-	refused atomic.Uint64
+	sessions *streams.Set
+	refused  atomic.Uint64
 
 	members, strangers *wire.Room // for frames on their way
 }
@@ -65,18 +59,18 @@ type Server struct {
 func NewServer(handler Handler, log *slog.Logger) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{handler: handler, log: log, ctx: ctx, cancel: cancel,
-		sessions: map[network.Stream]peer.ID{}, perPeer: map[peer.ID]int{}, members: wire.NewRoom(memberRoom), strangers: wire.NewRoom(strangerRoom)}
+		sessions: streams.New(Sessions, SessionsPerPeer), members: wire.NewRoom(memberRoom), strangers: wire.NewRoom(strangerRoom)}
 }
 
 // Serve runs one session to its end.
 func (s *Server) Serve(stream network.Stream) {
 	from := stream.Conn().RemotePeer()
-	if code := s.admit(stream, from); code != network.StreamNoError {
+	if code := s.sessions.Enter(stream); code != network.StreamNoError {
 		s.refused.Add(1)
 		_ = stream.ResetWithError(code)
 		return
 	}
-	defer s.leave(stream, from)
+	defer s.sessions.Leave(stream)
 	if err := s.session(stream, chain.PeerID(from.String())); err != nil {
 		code := network.StreamErrorCode(network.StreamProtocolViolation)
 		switch {
@@ -96,46 +90,13 @@ func (s *Server) Serve(stream network.Stream) {
 // Open gives the number of sessions, and how many streams were refused for
 // want of room since the start.
 func (s *Server) Open() (sessions int, refused uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.sessions), s.refused.Load()
+	return s.sessions.Len(), s.refused.Load()
 }
 
 // Close resets every session and waits for their handlers.
 func (s *Server) Close() {
-	s.mu.Lock()
-	s.closed = true
 	s.cancel()
-	for stream := range s.sessions {
-		_ = stream.ResetWithError(network.StreamShutdown)
-	}
-	s.mu.Unlock()
-	s.group.Wait()
-}
-
-func (s *Server) admit(stream network.Stream, from peer.ID) network.StreamErrorCode {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return network.StreamShutdown
-	case s.perPeer[from] >= SessionsPerPeer || len(s.sessions) >= Sessions:
-		return network.StreamResourceLimitExceeded
-	}
-	s.sessions[stream] = from
-	s.perPeer[from]++
-	s.group.Add(1)
-	return network.StreamNoError
-}
-
-func (s *Server) leave(stream network.Stream, from peer.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.sessions, stream)
-	if s.perPeer[from]--; s.perPeer[from] == 0 {
-		delete(s.perPeer, from)
-	}
-	s.group.Done()
+	s.sessions.Close()
 }
 
 // session answers requests until the device ends the stream (nil) or breaks a

@@ -1,0 +1,68 @@
+package streams
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+)
+
+// stream is one of a peer; it notes how it was reset.
+type stream struct {
+	network.Stream
+	from  peer.ID
+	reset []network.StreamErrorCode
+}
+
+// conn is the connection that a stream is on.
+type conn struct {
+	network.Conn
+	from peer.ID
+}
+
+func (s *stream) Conn() network.Conn { return conn{from: s.from} }
+
+func (c conn) RemotePeer() peer.ID { return c.from }
+
+func (s *stream) ResetWithError(code network.StreamErrorCode) error {
+	s.reset = append(s.reset, code)
+	return nil
+}
+
+func TestCaps(t *testing.T) {
+	set := New(3, 2)
+	a := []*stream{{from: "a"}, {from: "a"}, {from: "a"}}
+	for i, want := range []network.StreamErrorCode{network.StreamNoError, network.StreamNoError, network.StreamResourceLimitExceeded} {
+		if got := set.Enter(a[i]); got != want {
+			t.Errorf("stream %d of one peer: %v, not %v", i+1, got, want)
+		}
+	}
+	if got := set.Enter(&stream{from: "b"}); got != network.StreamNoError {
+		t.Error("another peer:", got)
+	}
+	if got := set.Enter(&stream{from: "c"}); got != network.StreamResourceLimitExceeded || set.Len() != 3 {
+		t.Error("a fourth:", got, set.Len())
+	}
+	set.Leave(a[0])
+	if got := set.Enter(a[2]); got != network.StreamNoError || set.Len() != 3 {
+		t.Error("a place that was given back:", got, set.Len())
+	}
+}
+
+func TestCloseWaitsForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set, open, closed := New(1, 1), &stream{from: "a"}, false
+		set.Enter(open)
+		go func() { set.Close(); closed = true }()
+		synctest.Wait()
+		if closed || len(open.reset) != 1 || open.reset[0] != network.StreamShutdown {
+			t.Errorf("closed %v with a stream open, which was reset with %v", closed, open.reset)
+		}
+		set.Leave(open)
+		synctest.Wait()
+		if got := set.Enter(open); !closed || got != network.StreamShutdown || set.Len() != 0 {
+			t.Error("after the end:", closed, got, set.Len())
+		}
+	})
+}
