@@ -161,31 +161,8 @@ func TestDevicesMeetThroughTheHub(t *testing.T) {
 		net := sim.New(sim.Config{Nodes: devices + 1})
 		defer net.Close()
 		log := slog.New(slog.NewTextHandler(t.Output(), nil))
-		key, err := chain.NewKey(net.Random(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := newDisk()
-		id, err := orchestrator.MeshID(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		hub, err := orchestrator.New(orchestrator.Config{Key: key, Mesh: id, Catalogue: parsed(t, declared), Storage: d.storage(), Log: log,
-			Addrs: func() []string { return net.Addrs(0) }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		link, err := mesh.NewHub(mesh.HubConfig{Key: key, Mesh: id, Host: net.HostFactory(0), Handler: hub, Log: log, OnChords: hub.Adjacent})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := link.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		hub, link, _ := startHub(t, net, log)
 		defer link.Close()
-		if err := hub.Start(t.Context(), link); err != nil {
-			t.Fatal(err)
-		}
 		defer hub.Close()
 		made, err := hub.Invite(t.Context(), orchestrator.Invite{Uses: devices})
 		if err != nil {

@@ -36,6 +36,37 @@ func (n *node) told() (seq uint64, lists int) {
 	return n.heard, n.lists
 }
 
+// startHub starts a hub on node 0, and gives what its devices pin. The caller closes
+// the hub first, its link after it.
+func startHub(t *testing.T, net *sim.Net, log *slog.Logger) (*orchestrator.Hub, *mesh.Hub, chain.Trust) {
+	t.Helper()
+	key, err := chain.NewKey(net.Random(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDisk()
+	id, err := orchestrator.MeshID(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := orchestrator.New(orchestrator.Config{Key: key, Mesh: id, Catalogue: parsed(t, declared), Storage: d.storage(), Log: log,
+		Addrs: func() []string { return net.Addrs(0) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := mesh.NewHub(mesh.HubConfig{Key: key, Mesh: id, Host: net.HostFactory(0), Handler: hub, Log: log, OnChords: hub.Adjacent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := link.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.Start(t.Context(), link); err != nil {
+		t.Fatal(err)
+	}
+	return hub, link, chain.Trust{Mesh: id, Orchestrator: key.PeerID()}
+}
+
 // TestOverTheMesh: the hub with real hosts, QUIC and gossip. Devices join, are told
 // of each new chain, fetch and verify it, report, protest and are revoked; and
 // nothing in the process ever asked the hub to dial.
@@ -50,32 +81,8 @@ func TestOverTheMesh(t *testing.T) {
 		})
 		defer net.Close()
 		log := slog.New(slog.NewTextHandler(t.Output(), nil))
-		key, err := chain.NewKey(net.Random(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := newDisk()
-		id, err := orchestrator.MeshID(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var link *mesh.Hub
-		hub, err := orchestrator.New(orchestrator.Config{Key: key, Mesh: id, Catalogue: parsed(t, declared), Storage: d.storage(), Log: log,
-			Addrs: func() []string { return net.Addrs(0) }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		link, err = mesh.NewHub(mesh.HubConfig{Key: key, Mesh: id, Host: net.HostFactory(0), Handler: hub, Log: log})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := link.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		hub, link, trust := startHub(t, net, log)
 		defer link.Close()
-		if err := hub.Start(t.Context(), link); err != nil {
-			t.Fatal(err)
-		}
 		defer hub.Close()
 
 		made, err := hub.Invite(t.Context(), orchestrator.Invite{Uses: devices})
@@ -89,7 +96,6 @@ func TestOverTheMesh(t *testing.T) {
 			nodes = append(nodes, n)
 		}
 		time.Sleep(5 * time.Second) // the gossip's mesh forms
-		trust := chain.Trust{Mesh: id, Orchestrator: key.PeerID()}
 		order := func(n *node) (*chain.Chain, []chain.OptionID) {
 			t.Helper()
 			f, err := n.Fetch(t.Context(), wire.Fetch{Slot: home})
