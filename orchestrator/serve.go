@@ -73,17 +73,7 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 	if !fresh {
 		return wire.ReportReply{Accepted: true}, true, nil
 	}
-	changed := false
-	if len(r.Capabilities) > 0 || len(r.Locals) > 0 { // what is absent stays as the hello said
-		capabilities, locals := d.Declared, d.Locals
-		if len(r.Capabilities) > 0 {
-			capabilities = r.Capabilities
-		}
-		if len(r.Locals) > 0 {
-			locals = r.Locals
-		}
-		changed = h.describe(&d, capabilities, locals)
-	}
+	changed := h.redescribe(&d, r)
 	h.locate(&d)
 	d.Seen = chain.InstantOf(now)
 	// Durable before it counts: a batch that is sent again after a crash must not count twice.
@@ -123,6 +113,22 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 		h.log.Error("publishing after a report failed", "device", d.Name, "error", err)
 	}
 	return wire.ReportReply{Accepted: true}, false, nil
+}
+
+// redescribe takes over what a report says that d can do, and whether that is another
+// thing than before. What is absent stays as the hello said.
+func (h *Hub) redescribe(d *fleet.Device, r *wire.Report) (changed bool) {
+	if len(r.Capabilities) == 0 && len(r.Locals) == 0 {
+		return false
+	}
+	capabilities, locals := d.Declared, d.Locals
+	if len(r.Capabilities) > 0 {
+		capabilities = r.Capabilities
+	}
+	if len(r.Locals) > 0 {
+		locals = r.Locals
+	}
+	return h.describe(d, capabilities, locals)
 }
 
 // observe learns from a report. Reliability comes from the exact counters,

@@ -61,6 +61,7 @@ type Ruling struct {
 	By      string // who said so; "" the workspace
 }
 
+// String gives the pattern, and who said so where it was not the workspace.
 func (r Ruling) String() string {
 	if r.By == "" {
 		return r.Pattern
