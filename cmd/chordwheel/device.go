@@ -114,6 +114,26 @@ func (d *device) adminURL() string {
 	return "http://" + d.adminListener.Addr().String()
 }
 
+// identify opens the data directory and says who this device is.
+func (d *device) identify() (key chain.Key, err error) {
+	o := d.options
+	if d.dir, err = datadir.Open(o.dir); err != nil {
+		return key, fmt.Errorf("open the data directory: %w", err)
+	}
+	if key, err = d.dir.Identity(); err != nil {
+		return key, err
+	}
+	d.peer = key.PeerID()
+	idFile := filepath.Join(o.dir, "device-id")
+	if !o.ownID {
+		if idFile, err = o.config.deviceIDFile(); err != nil {
+			return key, err
+		}
+	}
+	d.id, err = d.dir.DeviceID(idFile)
+	return key, err
+}
+
 // openDevice opens the data directory and builds the parts over it. Nothing
 // listens or speaks yet.
 func openDevice(o deviceOptions) (d *device, err error) {
@@ -127,21 +147,8 @@ func openDevice(o deviceOptions) (d *device, err error) {
 			err = errors.Join(err, opening.release())
 		}
 	}()
-	if d.dir, err = datadir.Open(o.dir); err != nil {
-		return nil, fmt.Errorf("open the data directory: %w", err)
-	}
-	key, err := d.dir.Identity()
+	key, err := d.identify()
 	if err != nil {
-		return nil, err
-	}
-	d.peer = key.PeerID()
-	idFile := filepath.Join(o.dir, "device-id")
-	if !o.ownID {
-		if idFile, err = o.config.deviceIDFile(); err != nil {
-			return nil, err
-		}
-	}
-	if d.id, err = d.dir.DeviceID(idFile); err != nil {
 		return nil, err
 	}
 	marks, err := d.dir.Marks()

@@ -162,43 +162,7 @@ func (a *app) hubStatus(ctx context.Context, n *node) error {
 		if why := s.Catalogue.Refused; why != "" {
 			fmt.Fprintln(w, a.paint(yellow, "! the catalogue that was saved last is not in force: "+why)+"\n")
 		}
-		var devices [][]string
-		for _, d := range s.Devices {
-			state := a.paint(green, d.State)
-			if d.State != "online" {
-				state = a.paint(yellow, d.State)
-			}
-			devices = append(devices, []string{d.Name, state, ago(d.Seen, now), string(d.PeerID)})
-		}
-		a.rows(w, []string{"device", "", "seen", "peer ID"}, devices)
-		fmt.Fprintln(w)
-		var chains [][]string
-		for _, c := range s.Chains {
-			rate := "—"
-			if c.Protests.Requests > 0 {
-				rate = fmt.Sprintf("%.2g %%", c.Protests.Rate.Share()*100)
-			}
-			if c.Protests.Above {
-				rate = a.paint(yellow, rate+" (target "+fmt.Sprintf("%.2g %%", c.Protests.Target.Share()*100)+")")
-			}
-			chains = append(chains, []string{string(c.Scope), string(c.Primitive), join(c.Options), c.Reason, rate})
-		}
-		a.rows(w, []string{"scope", "primitive", "order", "published for", "protests"}, chains)
-		if len(s.Ceilings) > 0 {
-			fmt.Fprintln(w)
-			var ceilings [][]string
-			for _, l := range s.Ceilings {
-				used := fmt.Sprintf("$%.4f of $%.2f", float64(l.Spent)/1e6, float64(l.Limit)/1e6)
-				if l.Calls {
-					used = fmt.Sprintf("%d of %d calls", l.Spent, l.Limit)
-				}
-				if l.Breached {
-					used = a.paint(yellow, used+": used up")
-				}
-				ceilings = append(ceilings, []string{l.Account, used, "until " + l.To.Format("2006-01-02")})
-			}
-			a.rows(w, []string{"ceiling", "spent", ""}, ceilings)
-		}
+		a.hubTables(w, &s, now)
 		for _, conflict := range s.Conflicts {
 			fmt.Fprintln(w, a.paint(yellow, fmt.Sprintf("! %s (%s) waits with the device ID of %s; let it in with: chordwheel approve %s", conflict.Name, conflict.DeviceID, conflict.Holder, conflict.PeerID)))
 		}
@@ -210,4 +174,45 @@ func (a *app) hubStatus(ctx context.Context, n *node) error {
 			fmt.Fprintln(w, a.paint(yellow, fmt.Sprintf("! %s: %s %s%s %s", ago(alarm.At, now), alarm.What, alarm.Device, times, alarm.Detail)))
 		}
 	})
+}
+
+// hubTables shows a hub's devices, chains and ceilings.
+func (a *app) hubTables(w io.Writer, s *orchestrator.Status, now time.Time) {
+	var devices [][]string
+	for _, d := range s.Devices {
+		state := a.paint(green, d.State)
+		if d.State != "online" {
+			state = a.paint(yellow, d.State)
+		}
+		devices = append(devices, []string{d.Name, state, ago(d.Seen, now), string(d.PeerID)})
+	}
+	a.rows(w, []string{"device", "", "seen", "peer ID"}, devices)
+	fmt.Fprintln(w)
+	var chains [][]string
+	for _, c := range s.Chains {
+		rate := "—"
+		if c.Protests.Requests > 0 {
+			rate = fmt.Sprintf("%.2g %%", c.Protests.Rate.Share()*100)
+		}
+		if c.Protests.Above {
+			rate = a.paint(yellow, rate+" (target "+fmt.Sprintf("%.2g %%", c.Protests.Target.Share()*100)+")")
+		}
+		chains = append(chains, []string{string(c.Scope), string(c.Primitive), join(c.Options), c.Reason, rate})
+	}
+	a.rows(w, []string{"scope", "primitive", "order", "published for", "protests"}, chains)
+	if len(s.Ceilings) > 0 {
+		fmt.Fprintln(w)
+		var ceilings [][]string
+		for _, l := range s.Ceilings {
+			used := fmt.Sprintf("$%.4f of $%.2f", float64(l.Spent)/1e6, float64(l.Limit)/1e6)
+			if l.Calls {
+				used = fmt.Sprintf("%d of %d calls", l.Spent, l.Limit)
+			}
+			if l.Breached {
+				used = a.paint(yellow, used+": used up")
+			}
+			ceilings = append(ceilings, []string{l.Account, used, "until " + l.To.Format("2006-01-02")})
+		}
+		a.rows(w, []string{"ceiling", "spent", ""}, ceilings)
+	}
 }
