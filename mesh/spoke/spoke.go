@@ -71,9 +71,13 @@ func (r *Refusal) Is(target error) bool {
 	return ok && t.Code == r.Code
 }
 
+// longestSentence is what of a refusal's message travels, in bytes: with the
+// ellipsis it is within what package wire allows.
+const longestSentence = 1000
+
 // wire gives r as it travels, cut to what the reader accepts.
 func (r *Refusal) wire() *wire.Refusal {
-	w := &wire.Refusal{Code: r.Code, Message: r.Message, ComeBack: chain.MillisOf(r.ComeBack)}
+	w := &wire.Refusal{Code: r.Code, Message: chain.ClipTo(r.Message, longestSentence), ComeBack: chain.MillisOf(r.ComeBack)}
 	if w.Validate() != nil {
 		w = &wire.Refusal{Code: CodeInternal, Message: "the hub refused with a message that cannot be sent"}
 	}

@@ -206,11 +206,22 @@ func TestCloseEndsHandlersAndSaysSo(t *testing.T) {
 
 func TestRefusalsThatCannotBeSent(t *testing.T) {
 	s := &script{hello: func() error {
-		return spoke.Refuse("x", "%s", "\x1b[2J"+strings.Repeat("long", 1000))
+		return spoke.Refuse("x", "\x1b[2J")
 	}}
 	between(t, s, func(t *testing.T, p pair) {
 		_, err := p.open(t).Hello(t.Context(), hello)
 		if !errors.Is(err, &spoke.Refusal{Code: spoke.CodeInternal}) || strings.Contains(err.Error(), "\x1b") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A reason that grew long, of many options and keys, keeps its code and its beginning.
+func TestALongRefusalIsCut(t *testing.T) {
+	s := &script{hello: func() error { return spoke.Refuse("x", "nothing can run it: %s", strings.Repeat("long ", 1000)) }}
+	between(t, s, func(t *testing.T, p pair) {
+		_, err := p.open(t).Hello(t.Context(), hello)
+		if !errors.Is(err, &spoke.Refusal{Code: "x"}) || !strings.Contains(err.Error(), "nothing can run it: long") {
 			t.Errorf("got %v", err)
 		}
 	})
