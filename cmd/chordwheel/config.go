@@ -197,10 +197,33 @@ func plainYAMLError(err error) error {
 	if !errors.As(err, &y) {
 		return errors.New(strings.Join(strings.Fields(err.Error()), " "))
 	}
-	if t := y.GetToken(); t != nil && t.Position != nil {
-		return fmt.Errorf("line %d, column %d: %s", t.Position.Line, t.Position.Column, y.GetMessage())
+	message := y.GetMessage()
+	var wrong *yaml.TypeError
+	if errors.As(err, &wrong) {
+		message = "want " + kindWanted(wrong.DstType) + " here" // the library speaks of this program's fields
 	}
-	return errors.New(y.GetMessage())
+	if t := y.GetToken(); t != nil && t.Position != nil {
+		return fmt.Errorf("line %d, column %d: %s", t.Position.Line, t.Position.Column, message)
+	}
+	return errors.New(message)
+}
+
+// kindWanted names what a setting takes.
+func kindWanted(t reflect.Type) string {
+	if t == nil {
+		return "another value"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list, such as [a, b],"
+	case reflect.Struct, reflect.Map:
+		return "keys with values"
+	case reflect.String:
+		return "text"
+	}
+	return "a number"
 }
 
 // plainEnvError names every variable that could not be read into a field of t,

@@ -90,6 +90,8 @@ func TestOneLineNamesEverythingThatIsWrong(t *testing.T) {
 		want    []string
 		never   string
 	}{
+		"a wrong kind":      {file: "edge: 127.0.0.1:0\nmetered: 7\n", want: []string{"line 2, column 10: want true or false"}},
+		"a wrong kind deep": {file: "sharing: {jobs: many}\n", want: []string{"line 1, column 17: want a number"}},
 		"unknown keys":      {file: "nmae: x\nedge: 127.0.0.1:0\nlisen: []\n", want: []string{`"nmae" (line 1)`, `"lisen" (line 3)`, "known: name"}},
 		"a wrong type":      {file: "builtin: sometimes\n", want: []string{"line 1"}},
 		"two documents":     {file: "name: a\n---\nname: b\n", want: []string{"more than one"}},
