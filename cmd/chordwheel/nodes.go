@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
+	"net/url"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -107,8 +109,8 @@ func (a *app) orchestrator() *cobra.Command {
 		Use:   "orchestrator",
 		Short: "Run the hub of a mesh",
 		Long: `Run the hub: it holds the policy of a mesh, signs chains and takes reports in. It
-is never in the path of a request. Devices join it with: chordwheel invite`,
-		Example: "  chordwheel orchestrator --catalog catalogue.yaml\n  chordwheel orchestrator --listen /ip4/0.0.0.0/tcp/7411",
+is never in the path of a request. Devices join with what "chordwheel invite" prints.`,
+		Example: "  chordwheel orchestrator --catalog catalogue.yaml\n  chordwheel orchestrator --listen /ip4/0.0.0.0/tcp/7411 --authority 0.0.0.0:7443",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			dir, err := a.dataDir("hub")
@@ -160,11 +162,24 @@ func (a *app) announceHub(h *hub) error {
 		fmt.Fprintf(a.out, "  listens    %s\n", address)
 	}
 	fmt.Fprintf(a.out, "  services   %s\n", ready.Authority)
-	if member.OnlyLoopback(ready.Addrs) {
-		fmt.Fprintf(a.out, "\nOnly this machine can reach it; for others: --listen /ip4/0.0.0.0/tcp/%d\n", hubMeshPort)
+	switch {
+	case member.OnlyLoopback(ready.Addrs):
+		fmt.Fprintf(a.out, "\nOnly this machine can reach it; for others: --listen /ip4/0.0.0.0/tcp/%d --authority 0.0.0.0:%d\n", hubMeshPort, authorityPort)
+	case loopbackURL(ready.Authority):
+		fmt.Fprintf(a.out, "\n%s\n", a.paint(yellow, fmt.Sprintf("! only this machine can reach the services: devices elsewhere keep their receipts; for them: --authority 0.0.0.0:%d", authorityPort)))
 	}
 	fmt.Fprintf(a.out, "\nInvite a device with: chordwheel invite --dir %s\n\n", h.options.dir)
 	return nil
+}
+
+// loopbackURL reports whether a URL leads to no other machine.
+func loopbackURL(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // override lays a flag that was given over a setting.
