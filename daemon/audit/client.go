@@ -257,7 +257,7 @@ func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
 	}
 	answer, err := client.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("ask the ledger: %s", reason(err))
+		return nil, fmt.Errorf("ask the ledger: %s; see that the hub runs and that its --authority can be reached from here", reason(err))
 	}
 	defer answer.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(answer.Body, maxProof+1))
