@@ -8,7 +8,7 @@
 // on them. Gossip leaves through a second goroutine, so that a slow network holds
 // nobody up.
 //
-// The hub has no network code: devices' requests come in through the methods of
+// This package has no network code: devices' requests come in through the methods of
 // spoke.Handler, and what it has to say goes out through a [Publisher]. It must
 // not know hosts, streams, files or the database. docs/orchestrator.md says how
 // the parts meet.
