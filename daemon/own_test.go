@@ -328,6 +328,7 @@ func TestNoLeaseNoUse(t *testing.T) {
 			t.Errorf("%d within 100 micro-dollars: %v", n, got)
 		}
 		time.Sleep(20 * time.Minute)
+		synctest.Wait()
 		used := map[string]int64{}
 		for _, l := range asks {
 			for _, x := range l.Usage {

@@ -6,17 +6,28 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 )
 
+// inTurn looks at a running hub while nothing else does.
+func inTurn[T any](h *Hub, look func() T) T {
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
+	return look()
+}
+
 // ProtestSlots gives the number of slots whose protests are counted.
-func (h *Hub) ProtestSlots() int { return len(h.protests) }
+func (h *Hub) ProtestSlots() int { return inTurn(h, func() int { return len(h.protests) }) }
 
 // Sweep has scopes looked over bit by bit, as after an edit in a large mesh.
-func (h *Hub) Sweep(scopes ...chain.ScopeID) { h.sweepLater(scopes) }
+func (h *Hub) Sweep(scopes ...chain.ScopeID) {
+	inTurn(h, func() bool { h.sweepLater(scopes); return true })
+}
 
 // HoldJoins puts off what is said of topics, as after much work with them.
-func (h *Hub) HoldJoins(d time.Duration) { h.nextJoin = time.Now().Add(d) }
+func (h *Hub) HoldJoins(d time.Duration) {
+	inTurn(h, func() bool { h.nextJoin = time.Now().Add(d); return true })
+}
 
 // Sweeping gives the number of scopes that wait to be looked over.
-func (h *Hub) Sweeping() int { return len(h.sweep) }
+func (h *Hub) Sweeping() int { return inTurn(h, func() int { return len(h.sweep) }) }
 
 // Plans gives the number of chains whose answers to protests are worked out.
-func (h *Hub) Plans() int { return len(h.plans) }
+func (h *Hub) Plans() int { return inTurn(h, func() int { return len(h.plans) }) }

@@ -69,7 +69,13 @@ func TestOnRealSockets(t *testing.T) {
 				t.Fatalf("%d bytes: %d chunks, %+v, %v", size, len(chunks), trailer, err)
 			}
 		}
-		p.desk.refuse = wire.RefuseExec(wire.ExecBusy, "full")
+	})
+}
+
+func TestARefusalOnRealSockets(t *testing.T) {
+	real(t, func() *desk { return &desk{refuse: wire.RefuseExec(wire.ExecBusy, "full")} }, func(t *testing.T, p *pair) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
 		if _, _, err := p.do(ctx, make([]byte, 8<<20)); !errors.Is(err, &wire.ExecRefusal{Code: wire.ExecBusy}) {
 			t.Errorf("%v", err)
 		}
