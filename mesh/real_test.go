@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,7 +201,8 @@ func TestRealPeers(t *testing.T) {
 	}
 	b, metA, _ := start("b", nil)
 	defer b.Close()
-	port := strings.Split(b.Addrs()[0], "/")[4]
+	addrs := b.Addrs() // in no order
+	port := strings.Split(addrs[slices.IndexFunc(addrs, func(s string) bool { return strings.Contains(s, "/tcp/") })], "/")[4]
 	a, metB, partedB := start("a", func(cfg *mesh.DeviceConfig) {
 		cfg.Peers = []string{"/dns4/localhost/tcp/" + port + "/p2p/" + string(b.PeerID())}
 	})
