@@ -37,9 +37,10 @@ race: ## every Go test under the race detector (needs a C compiler)
 fuzz: ## every fuzz target, FUZZTIME each
 	@tools/fuzz.sh $(FUZZTIME)
 
-bench: build ## Go benchmarks, then the edge against bare proxies, as ratios
+bench: build ## Go benchmarks, the edge against bare proxies as ratios, then the policy's simulated weeks
 	go test -run '^$$' -bench . -benchmem -benchtime 200ms ./...
 	go run ./bench -binary $(BINARY) $(BENCHFLAGS)
+	$(BINARY) simulate examples/simulate/*/*.yaml --policies none
 
 lint: ## gofmt, vet, staticcheck, and the shape of scripts and lock files
 	@tools/lint.sh

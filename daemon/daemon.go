@@ -104,6 +104,7 @@ type Daemon struct {
 	reports  *report.Collector
 	peers    *bind.Table
 	counts   counts
+	traces   traces
 	foreign  *foreign
 	receipts *receipts
 	deltas   deltas

@@ -59,7 +59,10 @@ func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.Exec
 		Options: j.mine(), Rules: j.Chain.Rules(), Limits: d.cfg.Defaults, Stream: r.Stream, Budget: r.Budget.Duration(),
 		Needs: walk.Needs{Payload: int64(len(payload))}, Attempts: r.Attempts, Kinds: j.Kinds, Hooks: j.hooks(),
 	}
+	traced := new(trace)
+	plan.Hooks.Measure = traced.of(plan.Hooks.Measure)
 	result := walk.Run(ctx, plan, d.standing, attempts{j}, func(a walk.Attempt, data [][]byte) error { return j.deliver(a, data, emit) })
+	traced.close(d, r.RequestID, j.Chain.Slot(), j.began, &result, j.From, j.Name)
 	j.account.close(statusOf(ctx, &result, nil))
 	t := j.trailer(&result)
 	j.count(t.Class)

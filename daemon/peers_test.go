@@ -30,6 +30,13 @@ func TestASlotIsFilledWithALivePeer(t *testing.T) {
 		if b.PeerName(x.id()) != "box" || b.PeerName("nobody") != "" {
 			t.Error("the peer's name is not known")
 		}
+		traces := b.Traces("r")
+		if len(traces) != 1 || traces[0].End != "answered" || len(traces[0].Attempts) != 1 || traces[0].Attempts[0].Peer != x.id() || traces[0].Attempts[0].Name != "box" || traces[0].Attempts[0].Class != chain.OK {
+			t.Errorf("the request's trace is %+v", traces)
+		}
+		if len(b.Traces("another")) != 0 || len(b.Traces("")) != 1 {
+			t.Error("traces are not found by the request's ID")
+		}
 		r := x.asked()[0]
 		if r.RequestID != "r" || r.Option != "peer" || r.Scope != chain.DefaultScope || r.Primitive != chain.LLMChat || r.Seeker != chaintest.PeerID(device).DID() ||
 			r.Agent != x.id().DID() || !strings.HasPrefix(r.RequestHash, "sha256:") || r.TransactionID == "" || r.Token != nil {

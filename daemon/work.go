@@ -97,6 +97,7 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 
 // walk runs one request: it walks the chain in force.
 func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, deliver walk.Deliver) (walk.Result, error) {
+	began := time.Now()
 	d.counts.total.Add(1)
 	d.begins()
 	defer d.ends()
@@ -118,7 +119,10 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, deliver wal
 	if !direct && !w.App.Restricted() {
 		plan.Extension = r.takeExtension()
 	}
+	traced := new(trace)
+	plan.Hooks.Measure = traced.of(plan.Hooks.Measure)
 	result := walk.Run(ctx, plan, d.standing, r, deliver)
+	traced.close(d, w.ID, c.Slot(), began, &result, "", "")
 	if result.End != walk.Answered {
 		d.whyNoPeer(c, result.Failures)
 	} else {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/daemon/adapter/providertest"
+	"github.com/chordwheel/chordwheel/daemon/control"
 )
 
 const streamedChat = `{"model":"auto","stream":true,"messages":[{"role":"user","content":"hello"}]}`
@@ -121,6 +123,21 @@ func TestAPeerRunsWhatThisDeviceLacks(t *testing.T) {
 			}
 			return false
 		})
+	}
+	for name, dir := range map[string]string{"a": p.aDir, "b": p.bDir} { // the trace: on a the slot and who filled it, on b what ran
+		var v struct {
+			Traces []control.Trace `json:"traces"`
+		}
+		if err := json.Unmarshal([]byte(good(t, "trace", "hand-over-1", "--dir", dir, "--json")), &v); err != nil {
+			t.Fatal(err)
+		}
+		if len(v.Traces) != 1 || len(v.Traces[0].Attempts) != 1 || v.Traces[0].End != "answered" {
+			t.Fatalf("the trace on %s: %+v", name, v)
+		}
+		by, forWhom := v.Traces[0].Attempts[0].Name, v.Traces[0].ForName
+		if name == "a" && (by != "b" || forWhom != "") || name == "b" && (by != "" || forWhom != "a") {
+			t.Errorf("the trace on %s: %+v", name, v)
+		}
 	}
 	was := p.b.ready.Device.PeerID
 

@@ -28,6 +28,7 @@ type Device interface {
 	Resume() error
 	Peers() []Peer // sorted by name
 	Chords() []Chord
+	Traces(id string) []Trace                           // of one request, or with "" of the last; the newest first
 	Ping(ctx context.Context, who string) (Pong, error) // a name, a device ID, a peer ID or a part of it that no other has; Asked if nobody has it
 	Network(ctx context.Context) Network                // looks now, also by dialling the hub; judged
 }
@@ -259,6 +260,7 @@ func reads(mux *http.ServeMux, d Device) {
 	mux.HandleFunc("GET /api/v1/chords", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string][]Chord{"chords": append([]Chord{}, d.Chords()...)})
 	})
+	serveTraces(mux, d)
 	mux.HandleFunc("GET /api/v1/peers", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string][]Peer{"peers": append([]Peer{}, d.Peers()...)})
 	})

@@ -37,6 +37,12 @@ func (d *device) Peers() []control.Peer {
 func (d *device) Chords() []control.Chord {
 	return []control.Chord{{A: "12D3a", B: "12D3b", NameB: "box", By: "12D3a"}}
 }
+func (d *device) Traces(id string) []control.Trace {
+	if id != "" && id != "r1" {
+		return nil
+	}
+	return []control.Trace{{RequestID: "r1", End: "answered", Attempts: []control.TraceAttempt{{Option: "peer", Name: "box", Class: chain.OK}}}}
+}
 func (d *device) Network(context.Context) control.Network { return control.Network{Reachable: true} }
 func (d *device) Ping(_ context.Context, who string) (control.Pong, error) {
 	switch who {
