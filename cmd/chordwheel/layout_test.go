@@ -170,7 +170,7 @@ var layout = []row{
 	},
 	{
 		packages: []string{"daemon/audit"},
-		ours:     []string{"chain/...", "store/spool"},
+		ours:     []string{"chain/...", "did", "store/spool"},
 		direct:   join([]string{libp2p, multi, bbolt}, files), deep: []string{bbolt},
 		why: "it speaks to a ledger, hub or not, and keeps nothing: lines wait in the spool",
 	},

@@ -122,12 +122,17 @@ func everyAlteredMemberFails(t *testing.T, dir, exported string) {
 		}
 		lines = append(lines, changed)
 	}
+	noName := strings.Replace(string(line), `"seeker_did":"did:key:z6Mk`, `"seeker_did":"did:key:z6M0`, 1) // no letter of that alphabet
+	if noName == string(line) {
+		t.Error("the seeker was not altered")
+	}
+	lines = append(lines, noName)
 	file := filepath.Join(t.TempDir(), "altered.jsonl")
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	all, code := findings(t, "--offline", "--dir", dir, file)
-	if code != 1 || len(all) != len(whole.Receipt) {
+	if code != 1 || len(all) != len(lines) {
 		t.Errorf("altered: %d, code %d", len(all), code)
 	}
 	for i, f := range all {

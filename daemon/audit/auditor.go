@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/merkle"
 	"github.com/chordwheel/chordwheel/chain/receipt"
+	"github.com/chordwheel/chordwheel/did"
 )
 
 // Auditor checks receipts against what their signers and the ledger say, and
@@ -58,6 +60,10 @@ func (a *Auditor) Check(ctx context.Context, b []byte, seen Seen) (Finding, erro
 	}
 	f.Transaction, f.Message, f.Signer = s.TransactionID, s.MessageID, s.Signer()
 	keys, err := a.Resolve(ctx, f.Signer)
+	if errors.Is(err, chain.ErrDID) || errors.Is(err, did.ErrInvalid) { // no signer has that name: it was altered
+		f.Signature = said(err)
+		return f, nil
+	}
 	if err != nil {
 		return f, fmt.Errorf("resolve %s: %w", f.Signer, err)
 	}

@@ -1,6 +1,8 @@
 package streams
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -12,6 +14,7 @@ import (
 type stream struct {
 	network.Stream
 	from  peer.ID
+	mu    sync.Mutex
 	reset []network.StreamErrorCode
 }
 
@@ -26,8 +29,16 @@ func (s *stream) Conn() network.Conn { return conn{from: s.from} }
 func (c conn) RemotePeer() peer.ID { return c.from }
 
 func (s *stream) ResetWithError(code network.StreamErrorCode) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.reset = append(s.reset, code)
 	return nil
+}
+
+func (s *stream) resets() []network.StreamErrorCode {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reset
 }
 
 func TestCaps(t *testing.T) {
@@ -52,17 +63,18 @@ func TestCaps(t *testing.T) {
 
 func TestCloseWaitsForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		set, open, closed := New(1, 1), &stream{from: "a"}, false
+		set, open := New(1, 1), &stream{from: "a"}
+		var closed atomic.Bool
 		set.Enter(open)
-		go func() { set.Close(); closed = true }()
+		go func() { set.Close(); closed.Store(true) }()
 		synctest.Wait()
-		if closed || len(open.reset) != 1 || open.reset[0] != network.StreamShutdown {
-			t.Errorf("closed %v with a stream open, which was reset with %v", closed, open.reset)
+		if resets := open.resets(); closed.Load() || len(resets) != 1 || resets[0] != network.StreamShutdown {
+			t.Errorf("closed %v with a stream open, which was reset with %v", closed.Load(), resets)
 		}
 		set.Leave(open)
 		synctest.Wait()
-		if got := set.Enter(open); !closed || got != network.StreamShutdown || set.Len() != 0 {
-			t.Error("after the end:", closed, got, set.Len())
+		if got := set.Enter(open); !closed.Load() || got != network.StreamShutdown || set.Len() != 0 {
+			t.Error("after the end:", closed.Load(), got, set.Len())
 		}
 	})
 }
