@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/merkle"
 	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/did"
@@ -60,7 +59,7 @@ func (a *Auditor) Check(ctx context.Context, b []byte, seen Seen) (Finding, erro
 	}
 	f.Transaction, f.Message, f.Signer = s.TransactionID, s.MessageID, s.Signer()
 	keys, err := a.Resolve(ctx, f.Signer)
-	if errors.Is(err, chain.ErrDID) || errors.Is(err, did.ErrInvalid) { // no signer has that name: it was altered
+	if errors.Is(err, did.ErrInvalid) { // no signer has that name: it was altered
 		f.Signature = said(err)
 		return f, nil
 	}
