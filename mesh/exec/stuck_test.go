@@ -65,7 +65,7 @@ func (p *pair) stuck() (end func()) {
 	var emitted atomic.Int64
 	var full sync.WaitGroup
 	full.Add(stuckReaders)
-	p.desk.run = func(ctx context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
+	p.desk.answer(func(ctx context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
 		data := make([]byte, 4096)
 		for n := 1; emit(data, true, false) == nil; n++ {
 			emitted.Add(int64(len(data)))
@@ -74,7 +74,7 @@ func (p *pair) stuck() (end func()) {
 			}
 		}
 		return wire.ExecTrailer{Class: chain.Canceled}
-	}
+	})
 	var group sync.WaitGroup
 	for range stuckReaders {
 		group.Go(func() {
@@ -94,7 +94,7 @@ func (p *pair) stuck() (end func()) {
 		}
 		cancel()
 		group.Wait()
-		p.desk.run = echo
+		p.desk.answer(echo)
 	}
 }
 

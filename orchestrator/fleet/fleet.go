@@ -214,9 +214,12 @@ func (f *Fleet) Put(d *Device) {
 	if old != nil {
 		f.leave(old, d.Scopes)
 	}
+	// A list of its own: the one that came in may stand in a welcome that is on its way.
+	scopes := make([]chain.ScopeID, len(d.Scopes))
 	for i, scope := range d.Scopes {
-		d.Scopes[i] = f.enter(d, scope)
+		scopes[i] = f.enter(d, scope)
 	}
+	d.Scopes = scopes
 }
 
 // leave takes a device out of the scopes that it is no member of any more.

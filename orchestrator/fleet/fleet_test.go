@@ -179,3 +179,13 @@ func TestGrantedPatterns(t *testing.T) {
 		}
 	}
 }
+
+// A device that comes again keeps the names that stand in a welcome on its way to it.
+func TestPutLeavesTheListItWasGiven(t *testing.T) {
+	f, d := New(), inScope("a", "*")
+	given := d.Scopes
+	f.Put(d)
+	if &f.Device("a").Scopes[0] == &given[0] {
+		t.Error("the fleet keeps a list that others hold")
+	}
+}
