@@ -163,10 +163,16 @@ var layout = []row{
 		why: "what a request asks for is decided by its words and the seed file alone, in microseconds and the same way everywhere",
 	},
 	{
-		packages: []string{"daemon/gate", "daemon/bind", "daemon/executor", "daemon/sharing", "daemon/report", "daemon/pipeline", "daemon/job"},
+		packages: []string{"daemon/gate", "daemon/bind", "daemon/executor", "daemon/sharing", "daemon/report", "daemon/job"},
 		ours:     []string{"chain/...", "mesh/wire", "mesh/member", "mesh/chord", "daemon/sharing"},
 		direct:   join(sockets, []string{libp2p, multi, bbolt}), deep: []string{"net/http", bbolt},
 		why: "the device's decisions are taken without a transport: where one is needed, it is an interface declared here",
+	},
+	{
+		packages: []string{"daemon/pipeline/..."},
+		ours:     []string{"chain/...", "daemon/job", "daemon/pipeline/..."},
+		direct:   join(sockets, files, []string{libp2p, multi, bbolt}), deep: []string{"net/http", bbolt},
+		why: "what a hard question goes through is decided by answers and the clock; who runs a part is behind an interface, so that all of it runs on simulated time",
 	},
 	{
 		packages: []string{"daemon/audit"},
