@@ -36,14 +36,14 @@ type Task struct {
 	Budget    time.Duration   // 0: what is left of the request's
 
 	// Deliver, where set, has the output passed on as it is made: the text of each
-	// piece, from one goroutine at a time. A task that has delivered gets no further
-	// copy, and no other copy of it delivers.
+	// piece, from one goroutine at a time. The first copy that delivers owns the
+	// stream: the others are superseded at once, and the task gets no further one.
 	Deliver func(text string) error
 }
 
 // Copy is one run of a task.
 type Copy struct {
-	Task   *Task
+	Task   *Task            // as this copy runs it: its tier and primitive are a lower rung's, its Deliver is the copy's own
 	First  string           // the job of the task's first copy; "" for that one
 	Offer  *Offer           // to be tried first; nil: the chain's order decides
 	Avoid  []chain.OptionID // where its other copies run: passed over while anything else is left
@@ -67,8 +67,8 @@ type Outcome struct {
 	Attempts int           // upstream calls
 }
 
-// Runner runs copies as jobs of the device. Its methods are called from many
-// goroutines at once.
+// Runner runs copies as jobs of one request: each [Waves] has its own. Its methods
+// are called from many goroutines at once.
 type Runner interface {
 	// Offers gives who could run work of p now, in the chain's order; none if there
 	// is no chain for it or nobody is left.
@@ -76,11 +76,13 @@ type Runner interface {
 
 	// Run runs c as a job of its own to its end, and soon after ctx ends. It calls
 	// begun once with the job's ID before anything else, and accepted each time that
-	// somebody takes the job. deliver is set for a task that delivers.
+	// somebody takes the job. Where c.Task has a Deliver, it gives the text there as
+	// it comes; an error from it ends the run.
 	Run(ctx context.Context, c Copy, begun func(id string), accepted func(option chain.OptionID, peer chain.PeerID)) Outcome
 
-	// Settle says what became of an ended job among its copies: the winner, a loser
-	// that was superseded, or nothing of that for one that ran alone. It is called
-	// once for each job.
+	// Settle says what became of a job among its copies: the winner, a loser that was
+	// superseded, or nothing of that for one that ran alone. It is called once for
+	// each job that has begun, after its Run; of one that has not ended a second after
+	// it was cancelled, before: what its Run then says counts for its cost alone.
 	Settle(id string, state job.State, hedge job.Hedge)
 }
