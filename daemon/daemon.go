@@ -175,7 +175,6 @@ func New(cfg Config) (*Daemon, error) {
 	if err := cfg.Selection.check(); err != nil {
 		return nil, err
 	}
-	d.foreign = newForeign(d)
 	d.loadPause(now)
 	if ok {
 		d.readOwn(&d.joined)

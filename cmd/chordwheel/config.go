@@ -18,7 +18,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/chordwheel/chordwheel/chain"
-	"github.com/chordwheel/chordwheel/daemon/audit"
+	"github.com/chordwheel/chordwheel/daemon/gate"
 	"github.com/chordwheel/chordwheel/mesh"
 )
 
@@ -70,9 +70,17 @@ type deviceConfig struct {
 	LedgerURL     string        `yaml:"ledger_url" env:"LEDGER_URL"` // default: the hub's
 	TLSCA         string        `yaml:"tls_ca" env:"CHORDWHEEL_TLS_CA"`
 
+	RegistryURL   string        `yaml:"registry_url" env:"REGISTRY_URL"`                      // default: the hub's
+	TrustURL      string        `yaml:"trust_url" env:"TRUST_URL"`                            // default: the hub's
+	GateMode      string        `yaml:"gate_mode" env:"GATE_MODE"`                            // observe or enforce
+	SnapshotAge   time.Duration `yaml:"snapshot_max_age" env:"SNAPSHOT_MAX_AGE"`              // 0: see maxAge
+	SnapshotEvery time.Duration `yaml:"snapshot_interval" env:"CHORDWHEEL_SNAPSHOT_INTERVAL"` // 0: see every
+	RefreshSkew   time.Duration `yaml:"refresh_skew" env:"REFRESH_SKEW"`
+
 	Key         chain.Secret  `yaml:"-" env:"ORCH_API_KEY"`
 	ServiceKey  chain.Secret  `yaml:"-" env:"ORCH_SERVICE_TOKEN"` // an alias of Key
 	NextKey     chain.Secret  `yaml:"-" env:"ORCH_API_KEY_NEXT"`
+	AdminToken  chain.Secret  `yaml:"-" env:"ORCH_ADMIN_TOKEN"`
 	Invite      chain.Secret  `yaml:"-" env:"CHORDWHEEL_INVITE"`
 	ConnectWait time.Duration `yaml:"-" env:"UPSTREAM_CONNECT_TIMEOUT"`
 	FirstOutput time.Duration `yaml:"-" env:"UPSTREAM_TTFB_TIMEOUT"`
@@ -101,6 +109,7 @@ func defaultDevice(i int, host string) deviceConfig {
 		Listen: meshAddresses(host, devMeshPort+10*i), MDNS: true, Log: "info", Builtin: true, KeyRing: "file", Explore: true,
 		SelectWait: 300 * time.Millisecond, ConnectWait: 5 * time.Second, FirstOutput: time.Minute, Total: 5 * time.Minute,
 		SpoolAlert: 1000, SpoolAlertAge: 15 * time.Minute, SpoolMax: 100000, Backpressure: "off",
+		GateMode: string(gate.Observe), RefreshSkew: time.Minute,
 	}
 }
 
@@ -113,7 +122,8 @@ func meshAddresses(host string, port int) []string {
 }
 
 // load lays config.yaml of dir over c, which holds the defaults, and the
-// environment over that. Its error is one line that names every wrong key.
+// environment over that. Its error is one line that names everything that is wrong:
+// in the file, in the environment and, if something is, in the values too.
 func load[C deviceConfig | hubConfig](c *C, dir string, environ []string) error {
 	file := filepath.Join(dir, "config.yaml")
 	b, err := os.ReadFile(file)
@@ -125,42 +135,58 @@ func load[C deviceConfig | hubConfig](c *C, dir string, environ []string) error 
 	if len(b) > maxConfig {
 		return fmt.Errorf("%s: %d bytes, at most %d", file, len(b), maxConfig)
 	}
-	if err := decodeConfig(b, c); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+	var wrong []string
+	for _, w := range decodeConfig(b, c) {
+		wrong = append(wrong, file+": "+w)
 	}
 	if err := env.ParseWithOptions(c, env.Options{Environment: env.ToMap(environ), FuncMap: map[reflect.Type]env.ParserFunc{
 		reflect.TypeFor[chain.Secret](): func(v string) (any, error) { return chain.Secret(v), nil },
 	}}); err != nil {
-		return fmt.Errorf("environment: %w", plainEnvError(err, reflect.TypeFor[C]()))
+		wrong = append(wrong, plainEnvError(err, reflect.TypeFor[C]())...)
 	}
-	return nil
+	if len(wrong) == 0 {
+		return nil // flags may still put something over it: validate comes after them
+	}
+	return oneLine(append(wrong, any(c).(interface{ wrong() []string }).wrong()...))
 }
 
-// decodeConfig reads YAML into c and names every unknown key at once.
-func decodeConfig(b []byte, c any) error {
+// decodeConfig reads YAML into c, as far as it can be read, and names everything
+// that is wrong with it.
+func decodeConfig(b []byte, c any) (wrong []string) {
 	if len(strings.TrimSpace(string(b))) == 0 {
 		return nil
 	}
 	parsed, err := parser.ParseBytes(b, 0)
 	if err != nil {
-		return plainYAMLError(err)
+		return []string{plainYAMLError(err)}
 	}
 	if len(parsed.Docs) != 1 {
-		return errors.New("holds more than one YAML document; keep one")
+		return []string{"holds more than one YAML document; keep one"}
 	}
-	if unknown := unknownKeys(parsed.Docs[0].Body, reflect.TypeOf(c).Elem()); len(unknown) > 0 {
-		return fmt.Errorf("unknown %s %s; known: %s", plural(len(unknown), "key"), strings.Join(unknown, ", "),
-			strings.Join(knownKeys(reflect.TypeOf(c).Elem()), ", "))
+	known := knownKeys(reflect.TypeOf(c).Elem())
+	if unknown := unknownKeys(parsed.Docs[0].Body, known); len(unknown) > 0 {
+		wrong = []string{fmt.Sprintf("unknown %s %s; known: %s", plural(len(unknown), "key"), strings.Join(unknown, ", "), strings.Join(known, ", "))}
 	}
-	if err := yaml.UnmarshalWithOptions(b, c, yaml.Strict()); err != nil {
-		return plainYAMLError(err)
+	whole := yaml.UnmarshalWithOptions(b, c, yaml.Strict())
+	if whole == nil {
+		return nil
 	}
-	return nil
+	for _, v := range mappingValues(parsed.Docs[0].Body) { // the library stops at the first
+		if !slices.Contains(known, v.Key.String()) {
+			continue
+		}
+		if err := yaml.NodeToValue(v, c, yaml.Strict()); err != nil {
+			wrong = append(wrong, plainYAMLError(err))
+		}
+	}
+	if len(wrong) == 0 {
+		wrong = []string{plainYAMLError(whole)}
+	}
+	return wrong
 }
 
-func unknownKeys(n ast.Node, t reflect.Type) []string {
+func unknownKeys(n ast.Node, known []string) []string {
 	var out []string
-	known := knownKeys(t)
 	for _, v := range mappingValues(n) {
 		if key := v.Key.String(); !slices.Contains(known, key) {
 			at := v.Key.GetToken().Position
@@ -192,10 +218,10 @@ func knownKeys(t reflect.Type) []string {
 
 // plainYAMLError makes one line of the library's picture of the source, which
 // would also repeat the file's content.
-func plainYAMLError(err error) error {
+func plainYAMLError(err error) string {
 	var y yaml.Error
 	if !errors.As(err, &y) {
-		return errors.New(strings.Join(strings.Fields(err.Error()), " "))
+		return strings.Join(strings.Fields(err.Error()), " ")
 	}
 	message := y.GetMessage()
 	var wrong *yaml.TypeError
@@ -203,9 +229,9 @@ func plainYAMLError(err error) error {
 		message = "want " + kindWanted(wrong.DstType) + " here" // the library speaks of this program's fields
 	}
 	if t := y.GetToken(); t != nil && t.Position != nil {
-		return fmt.Errorf("line %d, column %d: %s", t.Position.Line, t.Position.Column, message)
+		return fmt.Sprintf("line %d, column %d: %s", t.Position.Line, t.Position.Column, message)
 	}
-	return errors.New(message)
+	return message
 }
 
 // kindWanted names what a setting takes.
@@ -228,12 +254,11 @@ func kindWanted(t reflect.Type) string {
 
 // plainEnvError names every variable that could not be read into a field of t,
 // without its value.
-func plainEnvError(err error, t reflect.Type) error {
+func plainEnvError(err error, t reflect.Type) (names []string) {
 	var all env.AggregateError
 	if !errors.As(err, &all) {
-		return err
+		return []string{"environment: " + err.Error()}
 	}
-	var names []string
 	for _, e := range all.Errors {
 		var p env.ParseError
 		if errors.As(e, &p) {
@@ -246,12 +271,13 @@ func plainEnvError(err error, t reflect.Type) error {
 		}
 		names = append(names, e.Error())
 	}
-	return errors.New(strings.Join(names, "; "))
+	return names
 }
 
 // validate checks what the types cannot, and names everything that is wrong.
-func (c *deviceConfig) validate() error {
-	var wrong []string
+func (c *deviceConfig) validate() error { return oneLine(c.wrong()) }
+
+func (c *deviceConfig) wrong() (wrong []string) {
 	wrong = append(wrong, wrongAddress("edge", c.Edge)...)
 	wrong = append(wrong, wrongAddress("admin", c.Admin)...)
 	wrong = append(wrong, wrongListen(c.Listen)...)
@@ -274,6 +300,9 @@ func (c *deviceConfig) validate() error {
 	if _, err := c.Sharing.policy(); err != nil {
 		wrong = append(wrong, err.Error())
 	}
+	if c.AdminToken != "" && (c.AdminToken == c.Key || c.AdminToken == c.NextKey) {
+		wrong = append(wrong, "ORCH_ADMIN_TOKEN is the same as ORCH_API_KEY; what applications have must not be the owner's")
+	}
 	if c.Key == "" && c.NextKey != "" {
 		wrong = append(wrong, "ORCH_API_KEY_NEXT is set without ORCH_API_KEY")
 	}
@@ -289,7 +318,7 @@ func (c *deviceConfig) validate() error {
 		}
 	}
 	wrong = append(wrong, c.wrongReceipts()...)
-	return oneLine(wrong)
+	return append(wrong, c.wrongServices()...)
 }
 
 // wrongReceipts checks what says where receipts wait, and who takes them.
@@ -303,19 +332,15 @@ func (c *deviceConfig) wrongReceipts() (wrong []string) {
 	if c.Backpressure != "on" && c.Backpressure != "off" {
 		wrong = append(wrong, fmt.Sprintf("RECEIPT_BACKPRESSURE %q must be on or off", chain.Clip(c.Backpressure)))
 	}
-	if c.LedgerURL != "" {
-		if err := (audit.Target{URL: c.LedgerURL}).Check(); err != nil {
-			wrong = append(wrong, "LEDGER_URL: "+err.Error())
-		}
-	}
 	return wrong
 }
 
-func (c *hubConfig) validate() error {
+func (c *hubConfig) validate() error { return oneLine(c.wrong()) }
+
+func (c *hubConfig) wrong() []string {
 	wrong := append(wrongAddress("web", c.Web), wrongAddress("authority", c.Authority)...)
 	wrong = append(wrong, wrongListen(c.Listen)...)
-	wrong = append(wrong, wrongLevel(c.Log)...)
-	return oneLine(wrong)
+	return append(wrong, wrongLevel(c.Log)...)
 }
 
 func oneLine(wrong []string) error {

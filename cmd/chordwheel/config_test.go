@@ -90,23 +90,32 @@ func TestOneLineNamesEverythingThatIsWrong(t *testing.T) {
 		want    []string
 		never   string
 	}{
-		"a wrong kind":      {file: "edge: 127.0.0.1:0\nmetered: 7\n", want: []string{"line 2, column 10: want true or false"}},
-		"a wrong kind deep": {file: "sharing: {jobs: many}\n", want: []string{"line 1, column 17: want a number"}},
-		"unknown keys":      {file: "nmae: x\nedge: 127.0.0.1:0\nlisen: []\n", want: []string{`"nmae" (line 1)`, `"lisen" (line 3)`, "known: name"}},
-		"a wrong type":      {file: "builtin: sometimes\n", want: []string{"line 1"}},
-		"two documents":     {file: "name: a\n---\nname: b\n", want: []string{"more than one"}},
-		"not YAML":          {file: "name: [\n", want: []string{"line 1"}},
-		"a list":            {file: "- name\n", want: []string{"mapping"}},
-		"wrong variables":   {environ: []string{"CHORDWHEEL_BUILTIN=perhaps", "UPSTREAM_TTFB_TIMEOUT=soon"}, want: []string{"CHORDWHEEL_BUILTIN", "UPSTREAM_TTFB_TIMEOUT"}, never: "perhaps"},
-		"values":            {file: "edge: nowhere\nlog: loud\nkeyring: pocket\n", want: []string{`edge "nowhere"`, `log "loud"`, `keyring "pocket"`}},
-		"a peer without ID": {file: "peers: [/ip4/192.0.2.7/tcp/7412]\n", want: []string{"peers:", "/p2p/12D3Koo"}},
-		"no multiaddr":      {file: "listen: [/ip4/127.0.0.1/tcp/0, 127.0.0.1:7411]\n", want: []string{`"127.0.0.1:7411"`, "/ip4/192.0.2.1/tcp/7411"}},
-		"two keys":          {environ: []string{"ORCH_API_KEY=first-secret", "ORCH_SERVICE_TOKEN=second-secret"}, want: []string{"ORCH_SERVICE_TOKEN"}, never: "secret"},
-		"a next key alone":  {environ: []string{"ORCH_API_KEY_NEXT=second-secret"}, want: []string{"ORCH_API_KEY"}, never: "secret"},
-		"an endless limit":  {environ: []string{"UPSTREAM_TOTAL_TIMEOUT=9999h"}, want: []string{"UPSTREAM_TOTAL_TIMEOUT"}},
-		"a negative limit":  {environ: []string{"UPSTREAM_CONNECT_TIMEOUT=-1s"}, want: []string{"UPSTREAM_CONNECT_TIMEOUT"}},
-		"sharing":           {file: "sharing: {mode: sometimes, hours: [noon], jobs: -1}\n", want: []string{`mode "sometimes"`, `hours "noon"`, "jobs must be"}},
-		"unknown sharing":   {file: "sharing:\n  hour: [\"09:00-10:00\"]\n", want: []string{"line 2", "hour"}},
+		"a wrong kind":           {file: "edge: 127.0.0.1:0\nmetered: 7\n", want: []string{"line 2, column 10: want true or false"}},
+		"a wrong kind deep":      {file: "sharing: {jobs: many}\n", want: []string{"line 1, column 17: want a number"}},
+		"unknown keys":           {file: "nmae: x\nedge: 127.0.0.1:0\nlisen: []\n", want: []string{`"nmae" (line 1)`, `"lisen" (line 3)`, "known: name"}},
+		"a wrong type":           {file: "builtin: sometimes\n", want: []string{"line 1"}},
+		"two documents":          {file: "name: a\n---\nname: b\n", want: []string{"more than one"}},
+		"not YAML":               {file: "name: [\n", want: []string{"line 1"}},
+		"a list":                 {file: "- name\n", want: []string{"mapping"}},
+		"wrong variables":        {environ: []string{"CHORDWHEEL_BUILTIN=perhaps", "UPSTREAM_TTFB_TIMEOUT=soon"}, want: []string{"CHORDWHEEL_BUILTIN", "UPSTREAM_TTFB_TIMEOUT"}, never: "perhaps"},
+		"values":                 {file: "edge: nowhere\nlog: loud\nkeyring: pocket\n", want: []string{`edge "nowhere"`, `log "loud"`, `keyring "pocket"`}},
+		"a peer without ID":      {file: "peers: [/ip4/192.0.2.7/tcp/7412]\n", want: []string{"peers:", "/p2p/12D3Koo"}},
+		"no multiaddr":           {file: "listen: [/ip4/127.0.0.1/tcp/0, 127.0.0.1:7411]\n", want: []string{`"127.0.0.1:7411"`, "/ip4/192.0.2.1/tcp/7411"}},
+		"two keys":               {environ: []string{"ORCH_API_KEY=first-secret", "ORCH_SERVICE_TOKEN=second-secret"}, want: []string{"ORCH_SERVICE_TOKEN"}, never: "secret"},
+		"a next key alone":       {environ: []string{"ORCH_API_KEY_NEXT=second-secret"}, want: []string{"ORCH_API_KEY"}, never: "secret"},
+		"an endless limit":       {environ: []string{"UPSTREAM_TOTAL_TIMEOUT=9999h"}, want: []string{"UPSTREAM_TOTAL_TIMEOUT"}},
+		"a negative limit":       {environ: []string{"UPSTREAM_CONNECT_TIMEOUT=-1s"}, want: []string{"UPSTREAM_CONNECT_TIMEOUT"}},
+		"sharing":                {file: "sharing: {mode: sometimes, hours: [noon], jobs: -1}\n", want: []string{`mode "sometimes"`, `hours "noon"`, "jobs must be"}},
+		"unknown sharing":        {file: "sharing:\n  hour: [\"09:00-10:00\"]\n", want: []string{"line 2", "hour"}},
+		"services by plain http": {file: "registry_url: http://agents.example\ntrust_url: ftp://x\n", environ: []string{"LEDGER_URL=http://ledger.example"}, want: []string{"REGISTRY_URL", "https://agents.example", "TRUST_URL", "LEDGER_URL"}},
+		"a gate mode":            {environ: []string{"GATE_MODE=enforced"}, want: []string{`GATE_MODE: gate mode "enforced"`, "observe or enforce"}},
+		"ages that contradict":   {environ: []string{"REGISTRY_URL=https://agents.example", "SNAPSHOT_MAX_AGE=30s"}, want: []string{"SNAPSHOT_MAX_AGE (30s)", "CHORDWHEEL_SNAPSHOT_INTERVAL (1m0s)"}},
+		"an age below visits":    {environ: []string{"SNAPSHOT_MAX_AGE=30s"}, want: []string{"SNAPSHOT_MAX_AGE (30s)", "set CHORDWHEEL_SNAPSHOT_INTERVAL"}},
+		"a skew":                 {environ: []string{"REFRESH_SKEW=2h"}, want: []string{"REFRESH_SKEW"}},
+		"one key for all":        {environ: []string{"ORCH_API_KEY=a-secret", "ORCH_ADMIN_TOKEN=a-secret"}, want: []string{"ORCH_ADMIN_TOKEN"}, never: "a-secret"},
+		"no file of authorities": {file: "tls_ca: /nowhere/ca.pem\n", want: []string{"CHORDWHEEL_TLS_CA", "/nowhere/ca.pem"}},
+		"file, environment and values at once": {file: "nmae: x\nmetered: 7\nexplore: 8\nedge: nowhere\n", environ: []string{"SPOOL_MAX=many", "GATE_MODE=loud"},
+			want: []string{`"nmae" (line 1)`, "line 2, column 10: want true or false", "line 3, column 10: want true or false", "SPOOL_MAX must be", `edge "nowhere"`, `GATE_MODE: gate mode "loud"`}, never: "many"},
 		"a broken adapters": {file: "adapters: 7\n", want: []string{"adapters"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,8 +167,8 @@ func FuzzConfig(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := defaultDevice(0, "127.0.0.1")
-		if err := decodeConfig(b, &c); err != nil && strings.Contains(err.Error(), "\n") {
-			t.Errorf("more than one line: %q", err)
+		if wrong := strings.Join(decodeConfig(b, &c), "; "); strings.Contains(wrong, "\n") {
+			t.Errorf("more than one line: %q", wrong)
 		}
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/adapter/builtin"
 	"github.com/chordwheel/chordwheel/daemon/adapter/openai"
 	"github.com/chordwheel/chordwheel/daemon/audit"
+	"github.com/chordwheel/chordwheel/daemon/authority"
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/mesh/wire"
@@ -66,6 +67,7 @@ type device struct {
 	ring     *keyring.Ring
 	spool    *spool.Spool
 	ledger   *audit.Client
+	ways     []*authority.Client // to ledger, registry and trust server
 
 	edgeListener, adminListener, socket net.Listener
 	admin, control                      *http.Server
@@ -137,11 +139,15 @@ func (d *device) identify() (key chain.Key, err error) {
 // openDevice opens the data directory and builds the parts over it. Nothing
 // listens or speaks yet.
 func openDevice(o deviceOptions) (d *device, err error) {
-	if err := o.config.validate(); err != nil {
-		return nil, usage("%w", err)
-	}
 	opening := &device{options: o, log: o.log}
 	d = opening
+	wrong := o.config.wrong()
+	if _, err := d.services(); err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	if err := oneLine(wrong); err != nil {
+		return nil, usage("%w", err)
+	}
 	defer func() {
 		if err != nil { // d is nil then
 			err = errors.Join(err, opening.release())
@@ -418,7 +424,9 @@ func (d *device) release() error {
 	}
 	if d.spool != nil {
 		errs = append(errs, d.spool.Close())
-		d.ledger.Close()
+	}
+	for _, way := range d.ways {
+		way.Close()
 	}
 	if d.db != nil {
 		errs = append(errs, d.db.Close())

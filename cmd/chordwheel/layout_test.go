@@ -176,7 +176,7 @@ var layout = []row{
 	},
 	{
 		packages: []string{"daemon/audit"},
-		ours:     []string{"chain/...", "did", "store/spool"},
+		ours:     []string{"chain/...", "did", "store/spool", "daemon/authority"},
 		direct:   join([]string{libp2p, multi, bbolt}, files), deep: []string{bbolt},
 		why: "it speaks to a ledger, hub or not, and keeps nothing: lines wait in the spool",
 	},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/daemon"
 	"github.com/chordwheel/chordwheel/daemon/audit"
+	"github.com/chordwheel/chordwheel/daemon/authority"
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/store/spool"
 )
@@ -28,25 +30,30 @@ func (d *device) openReceipts() (err error) {
 	if err != nil {
 		return fmt.Errorf("open the spool of receipts: %w", err)
 	}
-	d.ledger = audit.New(func() (audit.Target, error) {
-		if c.LedgerURL != "" {
-			return audit.Target{URL: c.LedgerURL, Roots: roots}, nil
-		}
-		url, certificate := d.Authority()
-		return hubLedger(url, certificate)
-	})
+	d.ledger = audit.New(d.service(c.LedgerURL, roots))
 	return nil
 }
 
-// hubLedger is the ledger of the hub that a device joined.
-func hubLedger(url string, certificate []byte) (audit.Target, error) {
-	if url == "" {
-		return audit.Target{}, errors.New("no ledger is known yet: the hub names its own when the device joins")
+// service gives the way to an authority service: the one at url, or where that is
+// empty the hub's own.
+func (d *device) service(url string, roots *x509.CertPool) *authority.Client {
+	c := authority.Follow(func() (authority.Target, error) {
+		if url == "" {
+			return hubServices(d.Authority())
+		}
+		return authority.Target{URL: url, Options: authority.Options{Roots: roots}}, nil
+	})
+	d.ways = append(d.ways, c)
+	return c
+}
+
+// hubServices are those of the hub that a device joined: what it did not name with
+// their certificate is not trusted.
+func hubServices(url string, certificate []byte) (authority.Target, error) {
+	if url == "" || len(certificate) == 0 {
+		return authority.Target{}, errors.New("the hub's services are not known yet: it names them when the device joins")
 	}
-	if len(certificate) == 0 {
-		certificate = []byte{} // nobody's: what the hub did not name is not trusted
-	}
-	return audit.Target{URL: url, Certificate: certificate}, nil
+	return authority.Target{URL: url, Options: authority.Options{Pin: hex.EncodeToString(certificate)}}, nil
 }
 
 // authorities gives the system's certificate authorities and those of a file, or

@@ -22,6 +22,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/daemon"
 	"github.com/chordwheel/chordwheel/daemon/audit"
+	"github.com/chordwheel/chordwheel/daemon/authority"
 	"github.com/chordwheel/chordwheel/did"
 	"github.com/chordwheel/chordwheel/did/fetch"
 	"github.com/chordwheel/chordwheel/store/datadir"
@@ -252,18 +253,18 @@ func (v *verification) auditor() (*audit.Auditor, error) {
 	if auditor.Key, err = joined.Trust.Orchestrator.Public(); err != nil || v.offline {
 		return auditor, err
 	}
-	auditor.Ledger = audit.New(func() (audit.Target, error) { return v.target(dir, joined) })
+	auditor.Ledger = audit.New(authority.Follow(func() (authority.Target, error) { return v.target(dir, joined) }))
 	return auditor, nil
 }
 
 // target is the ledger that the device sends to.
-func (v *verification) target(dir string, joined daemon.Joined) (audit.Target, error) {
+func (v *verification) target(dir string, joined daemon.Joined) (authority.Target, error) {
 	config := defaultDevice(0, "127.0.0.1")
 	if err := load(&config, dir, v.environ); err != nil || config.LedgerURL == "" {
-		return hubLedger(joined.Authority, joined.Certificate)
+		return hubServices(joined.Authority, joined.Certificate)
 	}
 	roots, err := authorities(config.TLSCA)
-	return audit.Target{URL: config.LedgerURL, Roots: roots}, err
+	return authority.Target{URL: config.LedgerURL, Options: authority.Options{Roots: roots}}, err
 }
 
 // nobody is asked.

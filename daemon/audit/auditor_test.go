@@ -17,6 +17,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/merkle"
 	"github.com/chordwheel/chordwheel/chain/receipt"
+	"github.com/chordwheel/chordwheel/daemon/authority"
 )
 
 const origin = "chordwheel/m/ledger"
@@ -157,7 +158,7 @@ func TestAReceiptIsLookedUpInTheLedger(t *testing.T) {
 	if f, err := a.Check(t.Context(), l.lines[3], Seen{Checkpoint: l.signed(5)}); err != nil || !strings.Contains(f.Wrong(), "shortened") {
 		t.Errorf("a ledger that does not know what it signed: %+v, %v", f, err)
 	}
-	a.Ledger = New(func() (Target, error) { return Target{}, errors.New("nowhere") })
+	a.Ledger = New(authority.Follow(func() (authority.Target, error) { return authority.Target{}, errors.New("nowhere") }))
 	if f, err := a.Check(t.Context(), l.lines[3], Seen{}); err == nil || f.OK {
 		t.Errorf("nobody could be asked: %+v", f)
 	}

@@ -1,33 +1,25 @@
-// Package audit speaks to an audit ledger over HTTP: it hands receipts over, one
-// at a time, and asks for proofs. It owns what each answer of a ledger means. It
-// must not know what a receipt says, and keeps nothing.
+// Package audit speaks to an audit ledger: it hands receipts over, one at a time,
+// and asks for proofs. It owns what each answer of a ledger means. It must not know
+// what a receipt says, nor how the ledger is reached, and keeps nothing.
 //
 // docs/ledger.md has the paths and answers.
 package audit
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/merkle"
 	"github.com/chordwheel/chordwheel/chain/receipt"
+	"github.com/chordwheel/chordwheel/daemon/authority"
 	"github.com/chordwheel/chordwheel/store/spool"
 )
 
@@ -38,128 +30,36 @@ const (
 	patience   = 20 * time.Second
 )
 
-// Target is a ledger.
-type Target struct {
-	URL string // https, or http of this machine; without a path of its own, or with one before /audit
-	// Certificate is the SHA-256 of the one certificate that is accepted, over
-	// its DER form; nil: one that an authority of Roots signed.
-	Certificate []byte
-	Roots       *x509.CertPool // nil: the system's
-}
-
-// Check reports what is wrong with the URL of a ledger.
-func (t Target) Check() error {
-	u, err := url.Parse(t.URL)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("%q is no address of a ledger: want https://HOST[:PORT]", chain.Clip(t.URL))
-	}
-	switch {
-	case u.Scheme == "https", u.Scheme == "http" && loopback(u.Hostname()):
-		return nil
-	}
-	return fmt.Errorf("%q: receipts travel over https only, or over http on this machine", chain.Clip(t.URL))
-}
-
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.IsLoopback()
+// Server is a ledger, as [authority.Client] reaches it.
+type Server interface {
+	Do(ctx context.Context, method, path string, header http.Header, body []byte, limit int64) (authority.Answer, error)
 }
 
 // Client speaks to a ledger. Its methods may be called at once from several
 // goroutines. It is a [spool.Sender].
-type Client struct {
-	target func() (Target, error)
-	mu     sync.Mutex
-	url    string // of the transport
-	pin    []byte
-	client *http.Client
-}
+type Client struct{ ledger Server }
 
-// New gives a client of the ledger that target names at each call: that may not be
-// known yet, and may move.
-func New(target func() (Target, error)) *Client { return &Client{target: target} }
+// New gives a client of a ledger.
+func New(ledger Server) *Client { return &Client{ledger} }
 
-// to gives the ledger's address and who speaks to it.
-func (c *Client) to() (string, *http.Client, error) {
-	t, err := c.target()
-	if err == nil {
-		err = t.Check()
-	}
-	if err != nil {
-		return "", nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.client == nil || c.url != t.URL || !bytes.Equal(c.pin, t.Certificate) {
-		if c.client != nil {
-			c.client.CloseIdleConnections()
-		}
-		c.client, c.url, c.pin = newClient(t), t.URL, t.Certificate
-	}
-	return strings.TrimSuffix(t.URL, "/"), c.client, nil
-}
-
-// Close ends idle connections.
-func (c *Client) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.client != nil {
-		c.client.CloseIdleConnections()
-	}
-}
-
-// errPin: the ledger is not the one that the hub said.
-var errPin = errors.New("the certificate is not the one that the hub named")
-
-func newClient(t Target) *http.Client {
-	secure := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: t.Roots}
-	if pin := t.Certificate; pin != nil {
-		secure.InsecureSkipVerify = true // the one certificate is known, whoever signed it
-		secure.VerifyConnection = func(s tls.ConnectionState) error {
-			sum := sha256.Sum256(s.PeerCertificates[0].Raw)
-			if subtle.ConstantTimeCompare(sum[:], pin) != 1 {
-				return errPin
-			}
-			return nil
-		}
-	}
-	return &http.Client{
-		Transport: &http.Transport{TLSClientConfig: secure, DisableCompression: true, ResponseHeaderTimeout: patience, TLSHandshakeTimeout: patience / 2,
-			DialContext: (&net.Dialer{Timeout: patience / 2}).DialContext, MaxResponseHeaderBytes: 16 << 10, MaxIdleConns: 2, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// Send implements [spool.Sender]. Only 202 is a yes.
+// Send implements [spool.Sender]. Only 202 is a yes, whatever comes with it.
 func (c *Client) Send(ctx context.Context, line []byte) spool.Outcome {
-	base, client, err := c.to()
-	if err != nil {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	answer, err := c.ledger.Do(ctx, http.MethodPost, "/audit/v1/receipts", nil, line, maxVerdict)
+	if err != nil && answer.Status == 0 {
 		return spool.Outcome{Reason: reason(err)}
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/audit/v1/receipts", bytes.NewReader(line))
-	if err != nil {
-		return spool.Outcome{Reason: reason(err)}
-	}
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := client.Do(r)
-	if err != nil {
-		return spool.Outcome{Reason: reason(err)}
-	}
-	defer answer.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(answer.Body, maxVerdict)) // the status alone counts
-	return verdict(answer, said, time.Now())
+	return verdict(answer, time.Now())
 }
 
 // verdict reads an answer to a receipt.
-func verdict(answer *http.Response, said []byte, now time.Time) spool.Outcome {
-	why := "answered " + strconv.Itoa(answer.StatusCode)
-	if code := codeOf(said); code != "" {
+func verdict(answer authority.Answer, now time.Time) spool.Outcome {
+	why := "answered " + strconv.Itoa(answer.Status)
+	if code := codeOf(answer.Body); code != "" {
 		why += " " + code
 	}
-	switch answer.StatusCode {
+	switch answer.Status {
 	case http.StatusAccepted:
 		return spool.Outcome{Verdict: spool.Accepted}
 	case http.StatusConflict:
@@ -245,29 +145,18 @@ func (c *Client) Consistency(ctx context.Context, from, to int64) (merkle.Consis
 }
 
 func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
-	base, client, err := c.to()
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := client.Do(r)
-	if err != nil {
-		return nil, fmt.Errorf("ask the ledger: %s; see that the hub runs and that its --authority can be reached from here", reason(err))
-	}
-	defer answer.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(answer.Body, maxProof+1))
+	answer, err := c.ledger.Do(ctx, http.MethodGet, path, nil, nil, maxProof)
 	switch {
+	case err != nil && answer.Status == 0:
+		return nil, fmt.Errorf("ask the ledger: %s; see that the hub runs and that its --authority can be reached from here", reason(err))
+	case answer.Status == http.StatusNotFound:
+		return nil, ErrNotFound
+	case errors.Is(err, authority.ErrLarge), answer.Status != http.StatusOK:
+		return nil, fmt.Errorf("%w: status %d", ErrAnswer, answer.Status)
 	case err != nil:
 		return nil, fmt.Errorf("ask the ledger: %s", reason(err))
-	case answer.StatusCode == http.StatusNotFound:
-		return nil, ErrNotFound
-	case answer.StatusCode != http.StatusOK || len(b) > maxProof:
-		return nil, fmt.Errorf("%w: status %d", ErrAnswer, answer.StatusCode)
 	}
-	return b, nil
+	return answer.Body, nil
 }

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/chordwheel/chordwheel/daemon/authority"
 	"github.com/chordwheel/chordwheel/store/spool"
 )
 
@@ -22,9 +22,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func ledgerThat(t *testing.T, answer http.HandlerFunc) *Client {
 	t.Helper()
 	s := httptest.NewServer(answer)
-	c := New(func() (Target, error) { return Target{URL: s.URL}, nil })
+	c, err := authority.New(s.URL, authority.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { c.Close(); s.CloseClientConnections(); s.Close() })
-	return c
+	return New(c)
 }
 
 // What a ledger may say, and what that means for the line.
@@ -108,33 +111,5 @@ func TestALedgerThatHangs(t *testing.T) {
 	}
 	if _, err := client.Checkpoint(t.Context()); err == nil {
 		t.Error("an answer without an end is one")
-	}
-}
-
-// Only the one certificate that the hub named is the hub's.
-func TestPinnedCertificate(t *testing.T) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
-	defer s.Close()
-	sum := sha256.Sum256(s.Certificate().Raw)
-	for name, c := range map[string]struct {
-		pin  []byte
-		want spool.Verdict
-	}{"the one": {sum[:], spool.Accepted}, "another": {make([]byte, 32), spool.Again}, "none named": {[]byte{}, spool.Again}, "by an authority": {nil, spool.Again}} {
-		client := New(func() (Target, error) { return Target{URL: s.URL, Certificate: c.pin}, nil })
-		if got := client.Send(t.Context(), []byte("{}")); got.Verdict != c.want {
-			t.Errorf("%s: %+v", name, got)
-		}
-		client.Close()
-	}
-}
-
-func TestAddressesOfLedgers(t *testing.T) {
-	for address, ok := range map[string]bool{
-		"https://ledger.example": true, "https://10.0.0.1:7443": true, "http://127.0.0.1:1": true, "http://localhost:1": true, "http://[::1]:1": true,
-		"http://ledger.example": false, "http://10.0.0.1": false, "ftp://127.0.0.1": false, "": false, "https://": false, "https://u:p@x": false, "https://x?a=1": false, "ledger": false,
-	} {
-		if err := (Target{URL: address}).Check(); (err == nil) != ok {
-			t.Errorf("%s: %v", address, err)
-		}
 	}
 }

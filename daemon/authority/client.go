@@ -20,6 +20,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -34,7 +35,7 @@ var (
 	ErrLarge   = errors.New("the answer is too large")
 )
 
-// Options of [New]. The zero value trusts the system's authorities.
+// Options say how a server is known. The zero value trusts the system's authorities.
 type Options struct {
 	// Pin is the SHA-256 of the server's certificate (DER) in hex. With it, nothing
 	// else of the certificate counts.
@@ -47,9 +48,41 @@ type Options struct {
 	Transport http.RoundTripper
 }
 
+// Target is a server: where it is, and how it is known.
+type Target struct {
+	URL string // which may have a path
+	Options
+}
+
+// Check reports what is wrong with the URL of a server. Errors wrap [ErrURL].
+func Check(base string) error {
+	_, err := parse(base)
+	return err
+}
+
+func parse(base string) (*url.URL, error) {
+	u, err := url.Parse(base)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
+		return nil, fmt.Errorf("%w, not %q", ErrURL, chain.Clip(base))
+	case u.Scheme == "http" && !near(u.Hostname()):
+		return nil, fmt.Errorf("%w: write https://%s", ErrURL, chain.Clip(u.Host))
+	}
+	return u, nil
+}
+
 // Client asks one server. Its methods may be called at once from several
 // goroutines.
 type Client struct {
+	target func() (Target, error)
+
+	mu  sync.Mutex
+	now *connection // to the target of the last call; nil before the first
+}
+
+// connection is the way to one target.
+type connection struct {
+	to   Target
 	base string
 	http *http.Client
 }
@@ -64,25 +97,55 @@ type Answer struct {
 // New makes a client for a server at base, which may have a path. Errors wrap
 // [ErrURL].
 func New(base string, o Options) (*Client, error) {
-	u, err := url.Parse(base)
-	switch {
-	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
-		return nil, fmt.Errorf("%w, not %q", ErrURL, chain.Clip(base))
-	case u.Scheme == "http" && !near(u.Hostname()):
-		return nil, fmt.Errorf("%w: write https://%s", ErrURL, chain.Clip(u.Host))
+	c := Follow(func() (Target, error) { return Target{base, o}, nil })
+	_, err := c.connection()
+	return c, err
+}
+
+// Follow makes a client for the server that target names at each call: that may not
+// be known yet, and may move.
+func Follow(target func() (Target, error)) *Client { return &Client{target: target} }
+
+// connection gives the way to where the server is now.
+func (c *Client) connection() (*connection, error) {
+	t, err := c.target()
+	if err != nil {
+		return nil, err
 	}
-	if o.ConnectTimeout <= 0 {
-		o.ConnectTimeout = 5 * time.Second
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now != nil && c.now.to.URL == t.URL && c.now.to.Pin == t.Pin && c.now.to.Roots == t.Roots {
+		return c.now, nil
 	}
-	transport := o.Transport
+	n, err := connect(t)
+	if err != nil {
+		return nil, err
+	}
+	if c.now != nil {
+		c.now.http.CloseIdleConnections()
+	}
+	c.now = n
+	return n, nil
+}
+
+func connect(t Target) (*connection, error) {
+	u, err := parse(t.URL)
+	if err != nil {
+		return nil, err
+	}
+	timeout := t.ConnectTimeout
+	if timeout <= 0 {
+		timeout = 5 * time.Second
+	}
+	transport := t.Transport
 	if transport == nil {
-		config, err := tlsConfig(o)
+		config, err := tlsConfig(t.Options)
 		if err != nil {
 			return nil, err
 		}
-		transport = overTCP(u.Scheme == "http", config, o.ConnectTimeout)
+		transport = overTCP(u.Scheme == "http", config, timeout)
 	}
-	return &Client{strings.TrimSuffix(u.String(), "/"), &http.Client{
+	return &connection{t, strings.TrimSuffix(u.String(), "/"), &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
@@ -141,20 +204,29 @@ func nearAddr(ip netip.Addr) bool {
 	return ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast()
 }
 
-// Origin is scheme, host and port of the server.
+// Origin is scheme, host and port of the server; "" while it is not known.
 func (c *Client) Origin() string {
-	scheme, rest, _ := strings.Cut(c.base, "://")
+	n, err := c.connection()
+	if err != nil {
+		return ""
+	}
+	scheme, rest, _ := strings.Cut(n.base, "://")
 	host, _, _ := strings.Cut(rest, "/")
 	return scheme + "://" + host
 }
 
 // Do asks for a path below the base, and reads at most limit bytes of the answer;
 // more is [ErrLarge]. A redirect is an answer like any other. ctx bounds the time,
-// also that of the body.
+// also that of the body. What was wrong with the body alone is an error beside the
+// answer's status and header.
 func (c *Client) Do(ctx context.Context, method, path string, header http.Header, body []byte, limit int64) (Answer, error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	n, err := c.connection()
 	if err != nil {
-		return Answer{}, fmt.Errorf("ask %s: %w", chain.Clip(c.base), err)
+		return Answer{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, n.base+path, bytes.NewReader(body))
+	if err != nil {
+		return Answer{}, fmt.Errorf("ask %s: %w", chain.Clip(n.base), err)
 	}
 	for name, values := range header {
 		req.Header[name] = values
@@ -163,23 +235,31 @@ func (c *Client) Do(ctx context.Context, method, path string, header http.Header
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := c.http.Do(req)
+	resp, err := n.http.Do(req)
 	if err != nil {
 		return Answer{}, fmt.Errorf("ask: %w", err)
 	}
 	defer resp.Body.Close()
+	answer := Answer{Status: resp.StatusCode, Header: resp.Header}
 	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return Answer{}, fmt.Errorf("ask %s: a body in %q, which nobody asked for", chain.Clip(c.base), chain.Clip(e))
+		return answer, fmt.Errorf("ask %s: a body in %q, which nobody asked for", chain.Clip(n.base), chain.Clip(e))
 	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
-		return Answer{}, fmt.Errorf("ask %s: %w", chain.Clip(c.base), err)
+		return answer, fmt.Errorf("ask %s: %w", chain.Clip(n.base), err)
 	}
 	if int64(len(b)) > limit {
-		return Answer{}, fmt.Errorf("ask %s: %w: more than %d bytes", chain.Clip(c.base), ErrLarge, limit)
+		return answer, fmt.Errorf("ask %s: %w: more than %d bytes", chain.Clip(n.base), ErrLarge, limit)
 	}
-	return Answer{resp.StatusCode, resp.Header, b}, nil
+	answer.Body = b
+	return answer, nil
 }
 
 // Close lets idle connections go.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now != nil {
+		c.now.http.CloseIdleConnections()
+	}
+}

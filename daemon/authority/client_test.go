@@ -127,8 +127,8 @@ func TestAnswers(t *testing.T) {
 	if a, err := ask(t, base, o, "/moved", 100); err != nil || a.Status != http.StatusFound || hits != 1 {
 		t.Error("a redirect was followed", a.Status, err, hits)
 	}
-	if _, err := ask(t, base, o, "/large", 99); !errors.Is(err, ErrLarge) {
-		t.Error(err)
+	if a, err := ask(t, base, o, "/large", 99); !errors.Is(err, ErrLarge) || a.Status != http.StatusOK || a.Body != nil {
+		t.Error(a.Status, err)
 	}
 	if a, err := ask(t, base, o, "/large", 100); err != nil || len(a.Body) != 100 {
 		t.Error(err)
@@ -175,3 +175,44 @@ func (d drip) Read(b []byte) (int, error) {
 }
 
 func (drip) Close() error { return nil }
+
+// A client that follows goes where its target is now, and trusts what is named now.
+func TestFollow(t *testing.T) {
+	answers := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }
+	}
+	first, pinOfFirst, _ := serve(t, answers("first"), tls.VersionTLS13)
+	second, pinOfSecond, _ := serve(t, answers("second"), tls.VersionTLS13)
+	unknown := errors.New("not known yet")
+	var now Target
+	c := Follow(func() (Target, error) {
+		if now.URL == "" {
+			return now, unknown
+		}
+		return now, nil
+	})
+	defer c.Close()
+	get := func() (string, error) {
+		a, err := c.Do(t.Context(), http.MethodGet, "/", nil, nil, 10)
+		return string(a.Body), err
+	}
+	if _, err := get(); !errors.Is(err, unknown) || c.Origin() != "" {
+		t.Error(err)
+	}
+	now = Target{first, Options{Pin: pinOfFirst}}
+	if text, err := get(); text != "first" || c.Origin() != first {
+		t.Error(text, err)
+	}
+	now = Target{second, Options{Pin: strings.Repeat("0", 64)}}
+	if _, err := get(); !errors.Is(err, ErrPin) {
+		t.Error("the pin of another server:", err)
+	}
+	now = Target{second, Options{Pin: pinOfSecond}}
+	if text, err := get(); text != "second" {
+		t.Error(text, err)
+	}
+	now = Target{"http://hub.example", Options{}}
+	if _, err := get(); !errors.Is(err, ErrURL) {
+		t.Error(err)
+	}
+}
