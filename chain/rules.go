@@ -22,9 +22,10 @@ type Rules struct {
 	Attempts       int      `cbor:"attempts,omitempty" json:"attempts"`           // cap for one request
 	CoolDown       CoolDown `cbor:"cool_down,omitempty" json:"cool_down"`
 	Budgets        Budgets  `cbor:"budgets,omitempty" json:"budgets"`
-	Via            []Kind   `cbor:"via,omitempty" json:"via,omitempty"`                 // for slots that name none
-	FilterNext     bool     `cbor:"filter_next,omitempty" json:"filter_next,omitempty"` // a content filter's no goes to the next option
-	Escalation     PPM      `cbor:"escalation,omitempty" json:"escalation_target_ppm"`  // wanted share of requests that protest
+	Via            []Kind   `cbor:"via,omitempty" json:"via,omitempty"`                               // for slots that name none
+	FilterNext     bool     `cbor:"filter_next,omitempty" json:"filter_next,omitempty"`               // a content filter's no goes to the next option
+	Escalation     PPM      `cbor:"escalation,omitempty" json:"escalation_target_ppm"`                // wanted share of requests that protest
+	CallsPerMinute PPM      `cbor:"calls_per_minute,omitempty" json:"calls_per_minute_ppm,omitempty"` // of the primitive, on one device; 0: as many as there are
 }
 
 // Weights are the micro-dollars by which the hub compares options, as far as a
@@ -136,6 +137,9 @@ func (r Rules) Validate() error {
 		if n < 0 || n > 1<<40 {
 			return fmt.Errorf("rules: a weight or the profile is negative or too large")
 		}
+	}
+	if d.CallsPerMinute < 0 || d.CallsPerMinute > 1e15 {
+		return fmt.Errorf("rules: calls_per_minute is out of range")
 	}
 	if len(r.Explore) > 64 || tooLong(r.Explore) {
 		return fmt.Errorf("rules: explore has over 64 patterns, or one that is empty or too long")

@@ -21,6 +21,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/purse"
+	"github.com/chordwheel/chordwheel/chain/throttle"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/adapter"
 	"github.com/chordwheel/chordwheel/daemon/apps"
@@ -110,6 +111,7 @@ type Daemon struct {
 	deltas   deltas
 	apps     *apps.Book
 	purse    *purse.Purse
+	throttle *throttle.Throttle
 	lastEnd  atomic.Int64 // when the last request ended, Unix milliseconds
 
 	group  sync.WaitGroup
@@ -180,7 +182,7 @@ func New(cfg Config) (*Daemon, error) {
 		d.readOwn(&d.joined)
 		d.revokedPeers(&d.joined)
 	}
-	d.deltas, d.purse, d.leases.needs = newDeltas(), purse.New(), map[leaseNeed]need{}
+	d.deltas, d.purse, d.throttle, d.leases.needs = newDeltas(), purse.New(), throttle.New(), map[leaseNeed]need{}
 	d.lastEnd.Store(now.UnixMilli())
 	d.loadDeltas()
 	d.deltas.book.Begin(now)

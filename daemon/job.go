@@ -201,6 +201,9 @@ func ended(r *walk.Result) chain.Class {
 		if r.Attempts > 0 {
 			return chain.RateLimited
 		}
+		if len(r.Failures) > 0 && all(r.Failures, func(f chain.Failure) bool { return f.Class == chain.Busy }) {
+			return chain.Busy // all places are taken: soon they are not
+		}
 		return chain.Cooling
 	case walk.AllFailed:
 		return chain.Status

@@ -226,6 +226,10 @@ func (d *Daemon) optionView(o chain.Option, slot chain.Slot, resting map[chain.O
 		v.Why = chain.Ceiling
 		return v
 	}
+	if d.throttle.Full(o.ID, o.Limits.Concurrency) {
+		v.Why = chain.Busy
+		return v
+	}
 	v.Usable = true
 	return v
 }

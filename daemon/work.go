@@ -203,9 +203,25 @@ func (d *Daemon) hooks(c *chain.Chain) walk.Hooks {
 			generation := d.cfg.Keys.Generation(name)
 			return generation, generation > 0
 		},
+		Admit:   func(o *chain.Option) (func(), chain.Class, time.Time) { return d.enter(c, o) },
 		Hub:     func() bool { return d.nodeNow().HubReachable() },
 		Measure: func(m walk.Measurement) { d.measured(c, m, c.Rules().Sampling) },
 	}
+}
+
+// enter holds what an option and a primitive can take by nature: attempts at a time, and
+// calls of this device in a minute.
+func (d *Daemon) enter(c *chain.Chain, o *chain.Option) (leave func(), no chain.Class, free time.Time) {
+	leave, ok := d.throttle.Enter(o.ID, o.Limits.Concurrency)
+	if !ok {
+		return nil, chain.Busy, free
+	}
+	rules := c.Rules()
+	if free, ok = d.throttle.Call(c.Slot().Primitive, rules.CallsPerMinute.Share(), time.Now()); !ok {
+		leave()
+		return nil, chain.RateLimited, free
+	}
+	return leave, "", free
 }
 
 // keyRests says that a key was refused or is missing, to the owner at once and to

@@ -44,7 +44,9 @@ func (h *Hub) input(slot chain.Slot, now time.Time) (in resolve.Input, rules cha
 	}
 	in.Cap, in.Measured = p.Rules.WithDefaults().Attempts, h.measured(p.Name, p.Profile, now)
 	h.override(&in, &w, p.Name)
-	return in, publish.Rules(p.Rules, in), true
+	rules = p.Rules
+	rules.CallsPerMinute = chain.PPMOf(p.Source.CallsPerMinute)
+	return in, publish.Rules(rules, in), true
 }
 
 // providers gives every provider option that serves p.

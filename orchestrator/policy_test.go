@@ -197,8 +197,22 @@ func TestReload(t *testing.T) {
 		}
 		wantOrder(t, d.order(home), "beta/small", "alpha/small")
 
+		// A rate by nature reaches the devices as a rule.
+		if err := r.Reload(t.Context(), parsed(t, strings.Replace(declared, "default: [alpha/small, beta/small, peer],", "default: [beta/small, alpha/small, peer], source: {calls_per_minute: 12},", 1))); err != nil {
+			t.Fatal(err)
+		}
+		c, err := d.fetch(home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "calls a minute", c.Rules().CallsPerMinute, chain.PPMOf(12))
+
+		again := parsed(t, strings.Replace(declared, "[alpha/small, beta/small, peer]", "[beta/small, alpha/small, peer]", 1))
+		if err := r.Reload(t.Context(), again); err != nil {
+			t.Fatal(err)
+		}
 		told := r.said.count()
-		if err := r.Reload(t.Context(), parsed(t, strings.Replace(declared, "[alpha/small, beta/small, peer]", "[beta/small, alpha/small, peer]", 1))); err != nil {
+		if err := r.Reload(t.Context(), again); err != nil {
 			t.Fatal(err)
 		}
 		want(t, "invalidations after the same catalogue again", r.said.count(), told)

@@ -20,6 +20,7 @@ type running struct {
 	attempt Attempt
 	gen     uint64 // of the key
 	settle  func(Measurement)
+	leave   func()
 
 	started time.Time
 	first   time.Time // of the first meaningful output
@@ -40,12 +41,24 @@ type running struct {
 	out  [1][]byte
 }
 
-// start begins an attempt of the open option, nil if its cost cannot be reserved.
+// start begins an attempt of the open option, nil if it may not begin now or its cost
+// cannot be reserved.
 func (m *Machine) start(o *chain.Option, key string, peer chain.PeerID, lent int, until, now time.Time) *Attempt {
+	var leave func()
+	if m.plan.Hooks.Admit != nil && o.Kind != chain.Peer {
+		var no chain.Class
+		var free time.Time
+		if leave, no, free = m.plan.Hooks.Admit(o); no != "" {
+			return m.shut(no, free, now)
+		}
+	}
 	var settle func(Measurement)
 	if m.plan.Hooks.Reserve != nil {
 		var ok bool
 		if settle, ok = m.plan.Hooks.Reserve(o, key); !ok {
+			if leave != nil {
+				leave()
+			}
 			if m.cur.class == "" {
 				m.cur.class = chain.Ceiling
 			}
@@ -53,7 +66,7 @@ func (m *Machine) start(o *chain.Option, key string, peer chain.PeerID, lent int
 		}
 	}
 	limits := m.plan.limits(o)
-	r := running{on: true, settle: settle, started: now, held: m.run.held[:0], totalBy: now.Add(limits.Total.Duration()), bound: until}
+	r := running{on: true, settle: settle, leave: leave, started: now, held: m.run.held[:0], totalBy: now.Add(limits.Total.Duration()), bound: until}
 	own := limits.Total.Duration()
 	if m.plan.Stream {
 		r.firstBy = now.Add(limits.FirstOutput.Duration())
@@ -319,6 +332,9 @@ func (m *Machine) refusedKey(o Outcome, now time.Time) {
 func (m *Machine) close(o Outcome, neutral bool, now time.Time) {
 	r := &m.run
 	r.on = false
+	if r.leave != nil {
+		r.leave()
+	}
 	m.spent += r.used(o)
 	m.result.Attempts = m.spent
 	x := Measurement{Option: r.attempt.Option.ID, Peer: r.peer(o), Class: o.Class, At: now, Total: now.Sub(r.started) - r.waited,

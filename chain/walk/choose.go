@@ -108,6 +108,31 @@ func (m *Machine) try(calls int, until, now time.Time) *Attempt {
 	return m.start(o, key, "", 1, until, now)
 }
 
+// placeSoon is when a place of an option is worth another look: attempts take seconds.
+const placeSoon = time.Second
+
+// shut passes over the open option, which may not begin now. One without a place gets
+// a second look when the others have had their turn. Neither says anything about the option.
+func (m *Machine) shut(no chain.Class, free, now time.Time) *Attempt {
+	switch {
+	case no == chain.RateLimited:
+		m.spaced = true
+	case m.cur.ran:
+	case !m.last:
+		return m.later()
+	default:
+		free = now.Add(placeSoon)
+	}
+	m.tally.free(free)
+	if m.cur.class == "" {
+		m.cur.class = no
+		if no == chain.Busy {
+			m.tally.cooling++ // what pass does for the others: it is free again soon
+		}
+	}
+	return m.pass(m.cur.class)
+}
+
 // trySlot binds a peer slot. Slots never cool down, peers do.
 func (m *Machine) trySlot(o *chain.Option, calls int, until, now time.Time) *Attempt {
 	if m.plan.Hooks.Bind == nil || m.rules.NoPeers || m.cur.tries >= max(o.Tries, 1) || m.cur.busy >= maxBusy {

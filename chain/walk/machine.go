@@ -35,6 +35,7 @@ type Machine struct {
 	protests int  // made so far
 	extended bool // the last of them brought something
 	hubGone  bool // a protest could not be delivered
+	spaced   bool // this device's calls of the primitive are used up: an extension would not run either
 	over     bool
 	owed     bool // a plain answer was handed out and not yet delivered
 
@@ -206,7 +207,7 @@ func (m *Machine) room() (calls int, until time.Time) {
 }
 
 func (m *Machine) mayProtest(now time.Time) bool {
-	if m.plan.Hooks.Protest == nil && m.plan.Hooks.Escalate == nil || !m.hub() {
+	if m.plan.Hooks.Protest == nil && m.plan.Hooks.Escalate == nil || m.spaced || !m.hub() {
 		return false
 	}
 	if m.protests > 0 && (!m.extended || m.protests >= maxProtests) {

@@ -51,6 +51,11 @@ type Hooks struct {
 	// Reserve sets aside what one attempt with this key may cost, false if a
 	// ceiling forbids it. settle may be nil and is called once when the attempt is over.
 	Reserve func(o *chain.Option, key string) (settle func(Measurement), ok bool)
+	// Admit lets one attempt of an option that this device runs itself begin, or says
+	// why it may not now: [chain.Busy], all places of the option are taken, or
+	// [chain.RateLimited], this device's calls of the primitive are used up until free.
+	// leave may be nil and is called once when the attempt is over. If nil, all begin.
+	Admit func(o *chain.Option) (leave func(), no chain.Class, free time.Time)
 	// Hub reports whether the hub can be reached. If nil, it can.
 	Hub func() bool
 	// Protest asks the hub for further options. It returns before ctx ends,

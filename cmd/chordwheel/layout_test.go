@@ -54,7 +54,7 @@ var support = []string{"chain/chaintest", "store/storetest", "mesh/sim", "mesh/m
 // relative to the module; "..." at the end also takes in what lies below.
 var layout = []row{
 	{
-		packages: []string{"chain", "chain/estimate", "chain/order", "chain/delta", "chain/purse", "chain/chaintest"},
+		packages: []string{"chain", "chain/estimate", "chain/order", "chain/delta", "chain/purse", "chain/throttle", "chain/chaintest"},
 		ours:     []string{"chain", "chain/estimate", "chain/order"},
 		others:   vocabulary,
 		direct:   join(sockets, files), deep: machinery, pure: true,
