@@ -60,6 +60,23 @@ func (p PeerID) Public() (ed25519.PublicKey, error) {
 	return raw, nil
 }
 
+// PeerOfDID gives the peer ID of the same key as a did:key. Errors wrap ErrDID.
+func PeerOfDID(did string) (PeerID, error) {
+	raw, err := ParseDIDKey(did)
+	if err != nil {
+		return "", err
+	}
+	public, err := crypto.UnmarshalEd25519PublicKey(raw)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrDID, err)
+	}
+	id, err := peer.IDFromPublicKey(public)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrDID, err)
+	}
+	return PeerID(id.String()), nil
+}
+
 // DID is the did:key of the same key, "" for what is no peer ID of an Ed25519
 // key.
 func (p PeerID) DID() string {

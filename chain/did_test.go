@@ -31,6 +31,12 @@ func TestADIDIsTheKeyItself(t *testing.T) {
 	if fromDID, err := chain.ParseDIDKey(key.PeerID().DID()); err != nil || !fromDID.Equal(fromPeer) {
 		t.Errorf("the DID of a peer ID names key %x (%v), the peer ID itself %x", fromDID, err, fromPeer)
 	}
+	if peer, err := chain.PeerOfDID(key.PeerID().DID()); err != nil || peer != key.PeerID() {
+		t.Errorf("the peer of the DID of %s is %s (%v)", key.PeerID(), peer, err)
+	}
+	if _, err := chain.PeerOfDID("did:key:z6Mk"); !errors.Is(err, chain.ErrDID) {
+		t.Errorf("the peer of no DID: %v", err)
+	}
 }
 
 func TestWhatIsNoDIDKeyIsRefused(t *testing.T) {

@@ -315,6 +315,9 @@ func (h *Hub) keepDevice(d *fleet.Device) error {
 	if err := put(h.cfg.Storage.Bucket(bucketDevices), string(d.Peer), *d); err != nil {
 		return err
 	}
+	if old := h.fleet.Device(d.Peer); old == nil || !sameAgents(old, d, time.Now()) {
+		h.relist()
+	}
 	h.fleet.Put(d)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -107,6 +108,9 @@ type Hub struct {
 	refused      map[string]uint64 // refusals by code
 	alarms       []Alarm
 	agents       map[chain.OptionID]string // derived DIDs
+
+	listed   atomic.Uint64 // grows when the register changes
+	listEnds atomic.Int64  // when the first membership in it ends, Unix milliseconds; 0: none does
 }
 
 // New checks cfg, reads what was kept and makes a hub that does not run yet.
@@ -295,6 +299,7 @@ func (h *Hub) Reload(ctx context.Context, c catalog.Catalog) error {
 	_, err := ask(ctx, h, func() (struct{}, error) {
 		h.catalogue, h.namesDevices, h.declared = c, namesDevices(&c), nil
 		h.changed()
+		h.relist()
 		h.reloaded, h.unread = time.Now(), ""
 		return struct{}{}, h.resolveAll()
 	})

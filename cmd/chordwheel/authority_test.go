@@ -55,10 +55,10 @@ func (o *office) Version() uint64 {
 	return o.version
 }
 
-func (o *office) Agents() []registry.Agent {
+func (o *office) Agents(context.Context) ([]registry.Agent, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Clone(o.agents)
+	return slices.Clone(o.agents), nil
 }
 
 func (o *office) suspend(did string, status registry.Status) {
@@ -73,7 +73,7 @@ func (o *office) suspend(did string, status registry.Status) {
 }
 
 // Permit gives tokens to the one seeker, for agents that are active.
-func (o *office) Permit(seeker, agent, capability string) error {
+func (o *office) Permit(_ context.Context, seeker, agent, capability string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if seeker != o.seeker {
@@ -114,7 +114,7 @@ func openOffice(t *testing.T, seeker string, agents ...registry.Agent) *office {
 	t.Cleanup(o.server.Close)
 	sum := sha256.Sum256(o.server.Certificate().Raw)
 	o.pin = hex.EncodeToString(sum[:])
-	tokens, err := trust.New(trust.Config{Origin: o.server.URL, Issuer: o.server.URL, Keys: o.ring, Resolver: trust.Documents{}, Policy: o})
+	tokens, err := trust.New(trust.Config{Origin: func() string { return o.server.URL }, Keys: o.ring, Resolver: trust.Documents{}, Policy: o})
 	if err != nil {
 		t.Fatal(err)
 	}

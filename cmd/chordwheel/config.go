@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -339,6 +340,9 @@ func (c *hubConfig) validate() error { return oneLine(c.wrong()) }
 
 func (c *hubConfig) wrong() []string {
 	wrong := append(wrongAddress("web", c.Web), wrongAddress("authority", c.Authority)...)
+	if u, err := url.Parse(c.AuthorityURL); c.AuthorityURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "") {
+		wrong = append(wrong, fmt.Sprintf("authority_url %q must be https://HOST:PORT", chain.Clip(c.AuthorityURL)))
+	}
 	wrong = append(wrong, wrongListen(c.Listen)...)
 	return append(wrong, wrongLevel(c.Log)...)
 }

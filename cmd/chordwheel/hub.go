@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/did/fetch"
 	"github.com/chordwheel/chordwheel/mesh"
 	"github.com/chordwheel/chordwheel/orchestrator"
 	"github.com/chordwheel/chordwheel/orchestrator/audit"
 	"github.com/chordwheel/chordwheel/orchestrator/catalog"
 	"github.com/chordwheel/chordwheel/orchestrator/dashboard"
+	"github.com/chordwheel/chordwheel/orchestrator/trust"
 	"github.com/chordwheel/chordwheel/store"
 	"github.com/chordwheel/chordwheel/store/datadir"
 )
@@ -47,6 +49,8 @@ type hub struct {
 	usual   func() // lets as much garbage gather as usual
 
 	audit       *audit.Service
+	documents   *fetch.Client // of did:webvh, whoever names them
+	tokenKeys   *trust.Rotation
 	certificate tls.Certificate
 	pin         []byte // SHA-256 of certificate
 
@@ -133,10 +137,13 @@ func (h *hub) start(ctx context.Context) (err error) {
 	h.web, h.control = httpServer(pages.Web(h.options.config.Hosts, h.options.config.Origins), h.log), httpServer(pages.Socket(), h.log)
 	h.serve("dashboard", func() error { return h.web.Serve(h.webListener) })
 	h.serve("control socket", func() error { return h.control.Serve(h.socket) })
-	h.authority = h.services()
+	if h.authority, err = h.services(); err != nil {
+		return err
+	}
 	h.serve("authority services", func() error { return h.authority.ServeTLS(h.authorityListener, "", "") })
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancel = cancel
+	h.serve("keys for tokens", func() error { return h.rotateKeys(run) })
 	if file := h.options.config.Catalog; file != "" {
 		if file, err = filepath.Abs(file); err != nil {
 			return err

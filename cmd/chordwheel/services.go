@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,10 +17,15 @@ import (
 	"github.com/chordwheel/chordwheel/orchestrator/audit"
 	"github.com/chordwheel/chordwheel/orchestrator/authority"
 	"github.com/chordwheel/chordwheel/orchestrator/ledger"
+	"github.com/chordwheel/chordwheel/orchestrator/registry"
+	"github.com/chordwheel/chordwheel/orchestrator/trust"
 )
 
 // bucketLedger holds the ledger in the hub's database.
 const bucketLedger = "hub-ledger"
+
+// rotateLook is how often it is looked whether the key for tokens has served its time.
+const rotateLook = time.Hour
 
 // openServices opens what the authority services keep. A ledger that is not in
 // order keeps no hub from policy: it says so, and takes nothing.
@@ -27,10 +33,13 @@ func (h *hub) openServices(key chain.Key) (err error) {
 	if h.certificate, h.pin, err = authority.Certificate(h.dir, time.Now()); err != nil {
 		return err
 	}
-	documents := fetch.New(fetch.Options{})
+	h.documents = fetch.New(fetch.Options{})
 	resolve := func(ctx context.Context, name string) ([]ed25519.PublicKey, error) {
-		r, err := did.Resolve(ctx, documents, name, did.Want{}, time.Now())
+		r, err := did.Resolve(ctx, h.documents, name, did.Want{}, time.Now())
 		return r.Keys(did.Assertion), err
+	}
+	if h.tokenKeys, err = trust.OpenRotation(h.dir, key, time.Now()); err != nil {
+		return err
 	}
 	h.audit, err = audit.New(audit.Config{Key: key, Mesh: h.mesh, Storage: ledger.OnBucket(h.db.Bucket(bucketLedger)), Files: h.dir, Resolve: resolve, Log: h.log})
 	if err != nil {
@@ -41,11 +50,40 @@ func (h *hub) openServices(key chain.Key) (err error) {
 
 // services is the server of everything that devices ask for over HTTPS: each
 // service adds its routes here.
-func (h *hub) services() *http.Server {
-	s := httpServer(authority.NewMux(h.audit.Routes()...), h.log)
+func (h *hub) services() (*http.Server, error) {
+	register := h.Register()
+	agents, err := registry.New(register)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := trust.New(trust.Config{Origin: h.authorityURL, Keys: h.tokenKeys.Ring(), Resolver: trust.Documents{Fetcher: h.documents}, Policy: register})
+	if err != nil {
+		return nil, err
+	}
+	s := httpServer(authority.NewMux(slices.Concat(h.audit.Routes(), agents.Routes(), tokens.Routes())...), h.log)
 	s.ReadTimeout, s.WriteTimeout = 30*time.Second, 30*time.Second
 	s.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{h.certificate}}
-	return s
+	return s, nil
+}
+
+// rotateKeys makes the next key sign tokens whenever one has served its time.
+func (h *hub) rotateKeys(ctx context.Context) error {
+	tick := time.NewTicker(rotateLook)
+	defer tick.Stop()
+	for {
+		if now := time.Now(); h.tokenKeys.Due(now) {
+			if err := h.tokenKeys.Rotate(now); err != nil {
+				h.log.Error("tokens are signed with the key as before", "error", err)
+			} else {
+				h.log.Info("another key signs tokens now")
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }
 
 // listenAuthority opens the listener. Devices are told where it is, so that the
@@ -60,7 +98,7 @@ func (h *hub) listenAuthority() (err error) {
 // which for all addresses of this machine is the one that the mesh is reached at.
 func (h *hub) authorityURL() string {
 	if u := h.options.config.AuthorityURL; u != "" {
-		return u
+		return strings.TrimSuffix(u, "/")
 	}
 	if h.authorityListener == nil {
 		return ""

@@ -317,7 +317,8 @@ func (c *Catalog) Place(scope chain.ScopeID) int {
 	return c.roster.place(scope)
 }
 
-// Agent gives the DID that the owner declared for an option, or "".
+// Agent gives the DID that the owner declared for an option, or "". One that is
+// suspended stays the option's agent: another name would get round the suspension.
 func (c *Catalog) Agent(id chain.OptionID) string { return c.agents[id] }
 
 // Allows reports whether devices of w may hold the key called name.
@@ -363,8 +364,9 @@ func (c *Catalog) index() {
 		c.workspaces[chain.ScopeID("workspace:"+w.ID)] = i
 	}
 	for _, a := range c.Agents {
-		if _, ok := c.options[chain.OptionID(a.ModelID)]; ok && a.Status == "active" {
-			c.agents[chain.OptionID(a.ModelID)] = a.DID
+		id := chain.OptionID(a.ModelID)
+		if _, ok := c.options[id]; ok && (a.Status == "active" || c.agents[id] == "") {
+			c.agents[id] = a.DID
 		}
 	}
 }

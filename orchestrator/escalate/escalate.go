@@ -346,6 +346,11 @@ func (p *Plan) Fits(body chain.CID, withheld []chain.Option, limits Limits) bool
 // Len gives the number of withheld options.
 func (p *Plan) Len() int { return len(p.withheld) }
 
+// Reveals reports whether an option of an agent is among the withheld ones.
+func (p *Plan) Reveals(agent string) bool {
+	return slices.ContainsFunc(p.withheld, func(o chain.Option) bool { return o.Agent == agent })
+}
+
 // Size gives the number of answers computed ahead, and how deep they go.
 func (p *Plan) Size() (nodes, depth int) { return len(p.nodes), p.depth }
 

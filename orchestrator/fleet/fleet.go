@@ -9,6 +9,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -154,6 +156,9 @@ func (f *Fleet) Devices() []*Device {
 	})
 	return list
 }
+
+// All gives all devices in no order.
+func (f *Fleet) All() iter.Seq[*Device] { return maps.Values(f.devices) }
 
 // Count gives the number of devices.
 func (f *Fleet) Count() int { return len(f.devices) }

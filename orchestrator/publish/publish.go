@@ -245,6 +245,21 @@ func (p *Press) Offers(slot chain.Slot, id chain.OptionID) bool {
 	return false
 }
 
+// Names reports whether an option of an agent stands in the chain of a slot, or stood
+// in the one before.
+func (p *Press) Names(slot chain.Slot, agent string) bool {
+	e := p.issues[slot]
+	if e == nil {
+		return false
+	}
+	for _, cid := range []chain.CID{e.Body, e.Previous} {
+		if s := p.bodies[cid]; s != nil && slices.ContainsFunc(s.body.Options, func(o chain.Option) bool { return o.Agent == agent }) {
+			return true
+		}
+	}
+	return false
+}
+
 // Concerned gives the slots in whose chain one of some options stands, in no order.
 func (p *Press) Concerned(among func(chain.Primitive, chain.OptionID) bool) []chain.Slot {
 	hit := map[chain.CID]bool{}

@@ -15,6 +15,7 @@ package registry
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -53,6 +54,7 @@ type Class byte
 const (
 	Provider Class = iota // of the catalogue
 	Device                // enrolled
+	Former                // devices that may be asked for nothing any more
 )
 
 // Agent is a registered provider of one capability. DID and capability name it.
@@ -71,8 +73,9 @@ type Source interface {
 	Version() uint64
 	// Agents gives all agents in any order; the list becomes the caller's. Of two with
 	// one DID and capability the first in the order of the list, providers before
-	// devices, is listed.
-	Agents() []Agent
+	// devices, is listed. An error means that nobody knows now: an empty list would
+	// say that there are none, and devices would forget those that they have.
+	Agents(ctx context.Context) ([]Agent, error)
 }
 
 // Server is the registry. It is an [http.Handler] whose calls may overlap.
@@ -104,14 +107,17 @@ func (s *Server) Routes() []authority.Route {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 // list gives the agents in their order.
-func (s *Server) list() []Agent {
+func (s *Server) list(ctx context.Context) ([]Agent, error) {
 	version := s.source.Version() // before the list: what changes in between is read again
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sorted != nil && s.version == version {
-		return s.sorted
+		return s.sorted, nil
 	}
-	all := s.source.Agents()
+	all, err := s.source.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
 	slices.SortStableFunc(all, compare)
 	all = slices.CompactFunc(all, func(a, b Agent) bool { return a.DID == b.DID && a.Capability == b.Capability })
 	seen := make(map[[2]string]bool, len(all))
@@ -125,7 +131,7 @@ func (s *Server) list() []Agent {
 		all = []Agent{}
 	}
 	s.version, s.sorted = version, all
-	return all
+	return all, nil
 }
 
 // compare is the order of the list.
@@ -138,7 +144,10 @@ func (s *Server) agents(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := s.list()
+	list, err := s.list(r.Context())
+	if err != nil {
+		return nil, err
+	}
 	from := 0
 	if after != nil {
 		at, found := slices.BinarySearchFunc(list, *after, compare)
@@ -196,7 +205,7 @@ func cursor(a Agent) string {
 func readCursor(c string) (*Agent, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(c)
 	did, capability, ok := strings.Cut(string(b), "\n")
-	if err != nil || len(c) > maxCursor || !ok || did == "" || did[0] < '0' || did[0] > '0'+byte(Device) {
+	if err != nil || len(c) > maxCursor || !ok || did == "" || did[0] < '0' || did[0] > '0'+byte(Former) {
 		return nil, authority.Refuse(http.StatusBadRequest, "invalid_request", "cursor: want the next_cursor of a page")
 	}
 	return &Agent{Class: Class(did[0] - '0'), DID: did[1:], Capability: capability}, nil

@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -22,6 +24,7 @@ type fleet struct {
 	version uint64
 	agents  []Agent
 	reads   int
+	fault   error
 }
 
 func (f *fleet) Version() uint64 {
@@ -30,11 +33,11 @@ func (f *fleet) Version() uint64 {
 	return f.version
 }
 
-func (f *fleet) Agents() []Agent {
+func (f *fleet) Agents(context.Context) ([]Agent, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reads++
-	return slices.Clone(f.agents)
+	return slices.Clone(f.agents), f.fault
 }
 
 func (f *fleet) set(agents []Agent) {
@@ -247,4 +250,21 @@ func FuzzCursor(f *testing.F) {
 			t.Errorf("%q is also %q", c, cursor(*a))
 		}
 	})
+}
+
+// A source that does not know is no source without agents.
+func TestASourceThatFailsIsNoEmptyPage(t *testing.T) {
+	f := &fleet{agents: some(3)}
+	s, err := New(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.fault = errors.New("the hub stops")
+	if a := get(t, s, "", ""); a.status != http.StatusInternalServerError || a.Error.Code != "internal_error" || a.etag != "" {
+		t.Errorf("%+v", a)
+	}
+	f.fault = nil
+	if a := get(t, s, "", ""); a.status != http.StatusOK || len(a.Agents) != 3 {
+		t.Errorf("%+v", a)
+	}
 }

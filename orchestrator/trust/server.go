@@ -38,8 +38,8 @@ var (
 type Policy interface {
 	// Permit is asked before a DID is resolved, so that a stranger's name leads
 	// nowhere. It answers from memory; errors wrap [ErrSeeker], [ErrSuspended] or
-	// [ErrNoAgent].
-	Permit(seeker, agent, capability string) error
+	// [ErrNoAgent]; with all others nobody knows now.
+	Permit(ctx context.Context, seeker, agent, capability string) error
 }
 
 // Resolver finds the keys that may prove control of a DID. Errors that wrap
@@ -64,8 +64,9 @@ func (d Documents) Resolve(ctx context.Context, id string) ([]ed25519.PublicKey,
 
 // Config of a [Server]; every member is needed.
 type Config struct {
-	Origin   string // https://HOST:PORT as devices know it: what proofs are made for
-	Issuer   string // iss of the tokens
+	// Origin gives https://HOST:PORT as devices know it now: what proofs are made for,
+	// and the iss of tokens.
+	Origin   func() string
 	Keys     *Ring
 	Resolver Resolver
 	Policy   Policy
@@ -81,8 +82,8 @@ type Server struct {
 
 // New makes a server.
 func New(cfg Config) (*Server, error) {
-	if cfg.Origin == "" || strings.HasSuffix(cfg.Origin, "/") || cfg.Issuer == "" || cfg.Keys == nil || cfg.Resolver == nil || cfg.Policy == nil {
-		return nil, errors.New("trust server: want an origin without a path, an issuer, keys, a resolver and a policy")
+	if cfg.Origin == nil || cfg.Keys == nil || cfg.Resolver == nil || cfg.Policy == nil {
+		return nil, errors.New("trust server: want an origin, keys, a resolver and a policy")
 	}
 	s := &Server{cfg: cfg, challenges: newChallenges(maxUsed), inFlight: make(chan struct{}, maxInFlight)}
 	s.mux = authority.NewMux(s.Routes()...)
@@ -162,7 +163,7 @@ func (s *Server) prove(ctx context.Context, in ask) (ed25519.PublicKey, error) {
 	if err != nil {
 		return nil, failed(err)
 	}
-	if err := s.cfg.Policy.Permit(in.DID, in.Audience, in.Capability); err != nil {
+	if err := s.cfg.Policy.Permit(ctx, in.DID, in.Audience, in.Capability); err != nil {
 		return nil, refused(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
@@ -174,13 +175,13 @@ func (s *Server) prove(ctx context.Context, in ask) (ed25519.PublicKey, error) {
 	case err != nil:
 		return nil, authority.Refuse(http.StatusBadGateway, "unresolvable_did", "%s could not be resolved now", chain.Clip(in.DID))
 	}
-	proof := chain.Control{Audience: s.cfg.Origin, Challenge: in.Challenge, DID: in.DID}
+	proof := chain.Control{Audience: s.cfg.Origin(), Challenge: in.Challenge, DID: in.DID}
 	for _, key := range keys {
 		if proof.Verify(key, in.Signature) == nil {
 			return key, failed(s.challenges.use(id, expires, time.Now()))
 		}
 	}
-	return nil, failed(fmt.Errorf("no key of the DID made this signature over the challenge for %s", s.cfg.Origin))
+	return nil, failed(fmt.Errorf("no key of the DID made this signature over the challenge for %s", s.cfg.Origin()))
 }
 
 // failed says no to a proof; nil for nil.
@@ -212,7 +213,7 @@ func (s *Server) mint(in ask, key ed25519.PublicKey, now time.Time) (token strin
 	now = now.Truncate(time.Second)
 	expires = now.Add(TokenLife)
 	claims, err := json.Marshal(map[string]any{
-		"iss": s.cfg.Issuer, "sub": in.DID, "aud": in.Audience, "capability": in.Capability, "jti": rand.Text(),
+		"iss": s.cfg.Origin(), "sub": in.DID, "aud": in.Audience, "capability": in.Capability, "jti": rand.Text(),
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": expires.Unix(), "cnf": map[string]string{"kid": chain.DIDKey(key)},
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ const origin = "https://hub.example:7443"
 // policy permits one agent to everybody, and says no in the ways that there are.
 type policy struct{}
 
-func (policy) Permit(seeker, agent, capability string) error {
+func (policy) Permit(_ context.Context, seeker, agent, capability string) error {
 	switch {
 	case seeker == "did:key:z6MkStranger":
 		return fmt.Errorf("%w: not enrolled", ErrSeeker)
@@ -74,7 +74,7 @@ func device(t testing.TB) (chain.Key, ed25519.PublicKey) {
 func server(t testing.TB) *Server {
 	t.Helper()
 	_, key := device(t)
-	s, err := New(Config{Origin: origin, Issuer: origin, Keys: NewRing(signer(1)), Resolver: documents{key}, Policy: policy{}})
+	s, err := New(Config{Origin: func() string { return origin }, Keys: NewRing(signer(1)), Resolver: documents{key}, Policy: policy{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -449,15 +449,18 @@ func TestTooManyAtOnce(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	whole := Config{Origin: origin, Issuer: origin, Keys: NewRing(signer(1)), Resolver: Documents{}, Policy: policy{}}
+	whole := Config{Origin: func() string { return origin }, Keys: NewRing(signer(1)), Resolver: Documents{}, Policy: policy{}}
 	if _, err := New(whole); err != nil {
 		t.Error(err)
 	}
-	slash := whole
-	slash.Origin += "/"
-	for _, cfg := range []Config{{}, slash} {
+	for name, spoil := range map[string]func(*Config){
+		"origin": func(c *Config) { c.Origin = nil }, "keys": func(c *Config) { c.Keys = nil },
+		"resolver": func(c *Config) { c.Resolver = nil }, "policy": func(c *Config) { c.Policy = nil },
+	} {
+		cfg := whole
+		spoil(&cfg)
 		if _, err := New(cfg); err == nil {
-			t.Errorf("%+v", cfg)
+			t.Errorf("without %s", name)
 		}
 	}
 }
