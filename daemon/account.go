@@ -141,6 +141,17 @@ func (r *receipts) open(w *edge.Work) *account {
 	return a
 }
 
+// openJob begins the account of a part of the request that whole is of: it shares
+// its transaction.
+func (r *receipts) openJob(whole *account, id string, body []byte, p chain.Primitive, stream bool) *account {
+	a := &account{of: r, body: body, answer: receipt.NewResponse(p, stream)}
+	tx := whole.receipt.TransactionID
+	a.receipt = receipt.Receipt{TransactionID: tx, MessageID: receipt.MessageID(tx, receipt.RoleJob(id)), SeekerDID: whole.receipt.SeekerDID,
+		Capability: string(p), RequestAt: time.Now()}
+	a.begin()
+	return a
+}
+
 // openForeign begins the account of work for a peer, which said what its request's
 // hash is and signed that.
 func (r *receipts) openForeign(j *job) *account {

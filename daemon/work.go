@@ -90,28 +90,28 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 		return walk.Result{}, edge.Refuse(edge.SpoolFull, "too many receipts wait for the ledger; chordwheel status says why")
 	}
 	a := d.receipts.open(w)
-	result, err := d.walk(ctx, w, a, a.watch(deliver))
-	a.close(statusOf(ctx, &result, err))
-	return result, err
-}
-
-// walk runs one request: it walks the chain in force.
-func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, deliver walk.Deliver) (walk.Result, error) {
-	began := time.Now()
 	d.counts.total.Add(1)
 	d.begins()
 	defer d.ends()
 	used := d.foreign.sharing.Owns()
 	defer func() { used(time.Now()) }()
+	result, err := d.walk(ctx, w, a, nil, a.watch(deliver))
+	d.count(w, &result, err)
+	a.close(statusOf(ctx, &result, err))
+	return result, err
+}
+
+// walk runs one request, or the sub-job that it has in sub: it walks the chain in
+// force. The errors wrap an [edge.Refusal].
+func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, sub *subjob, deliver walk.Deliver) (walk.Result, error) {
+	began := time.Now()
 	choice, err := d.selects(w)
 	if err != nil {
-		d.apps.Count(w.App, "", apps.Row{Requests: 1, Failed: 1}, time.Now())
-		d.counts.failed.Add(1)
 		return walk.Result{}, err
 	}
 	c, options, direct := choice.chain, choice.options, choice.method == selection.Direct
 	w.Method, a.receipt.Capability = string(choice.method), choice.capability
-	r := &run{daemon: d, chain: c, work: w, account: a, left: func() bool { return ctx.Err() != nil }, request: adapter.Request{ID: w.ID, Primitive: c.Slot().Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}
+	r := &run{daemon: d, chain: c, work: w, account: a, sub: sub, left: func() bool { return ctx.Err() != nil }, request: adapter.Request{ID: w.ID, Primitive: c.Slot().Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}
 	plan := walk.Plan{
 		Options: options, Rules: c.Rules(), Limits: d.cfg.Defaults, Stream: w.Stream, Budget: w.Budget.Within(c.Rules().Budgets),
 		Needs: walk.Needs{Payload: int64(len(w.Body))}, Hooks: r.hooks(direct),
@@ -119,6 +119,7 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, deliver wal
 	if !direct && !w.App.Restricted() {
 		plan.Extension = r.takeExtension()
 	}
+	sub.shape(&plan)
 	traced := new(trace)
 	plan.Hooks.Measure = traced.of(plan.Hooks.Measure)
 	result := walk.Run(ctx, plan, d.standing, r, deliver)
@@ -128,21 +129,25 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, deliver wal
 	} else {
 		r.account.executor = r.verify(&result)
 	}
-	d.count(result)
-	d.countApp(w.App, &result)
+	d.counts.attempts.Add(uint64(result.Attempts))
+	if result.Extended {
+		d.counts.extended.Add(1)
+	}
 	d.evaluate(c, choice.talk, result)
 	return result, nil
 }
 
-// count adds a request to what `status` shows.
-func (d *Daemon) count(r walk.Result) {
-	d.counts.attempts.Add(uint64(r.Attempts))
-	if r.Extended {
-		d.counts.extended.Add(1)
+// count adds a request of the edge to what `status` and `usage` show.
+func (d *Daemon) count(w *edge.Work, r *walk.Result, err error) {
+	if err != nil {
+		d.apps.Count(w.App, "", apps.Row{Requests: 1, Failed: 1}, time.Now())
+		d.counts.failed.Add(1)
+		return
 	}
 	if r.End != walk.Answered && r.End != walk.Left && r.End != walk.Refused {
 		d.counts.failed.Add(1)
 	}
+	d.countApp(w.App, r)
 }
 
 // named gives the options that a caller means by model: by id, by model name,
@@ -172,6 +177,7 @@ type run struct {
 	left    func() bool // the caller is gone
 
 	account    *account
+	sub        *subjob // nil: the request itself
 	handover   handover
 	extensions map[chain.OptionID][]byte // the signed extension that appended an option, for peers to see
 }
@@ -288,6 +294,7 @@ func (d *Daemon) runs(o *chain.Option) bool {
 // option names.
 func (r *run) Run(ctx context.Context, a walk.Attempt, emit func(walk.Chunk) error) walk.Outcome {
 	r.account.tried(&a)
+	r.sub.tried(&a)
 	if a.Option.Kind == chain.Peer {
 		return r.runAtPeer(ctx, a, emit)
 	}

@@ -76,6 +76,10 @@ const RoleRoot = "root"
 // that peer's request.
 func RoleExec(nonce string) string { return "exec/" + nonce }
 
+// RoleJob is the role of a device for a part that it cut its request into, under
+// the ID of that part's job.
+func RoleJob(id string) string { return "job/" + id }
+
 // MessageID tells the receipts of one transaction apart: 32 hex digits.
 func MessageID(transaction, role string) string {
 	sum := sha256.Sum256([]byte(transaction + "\n" + role))

@@ -3,6 +3,7 @@ package bind
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -250,7 +251,7 @@ func TestWhatSaysNothingTeachesNothing(t *testing.T) {
 	for _, class := range []chain.Class{chain.Busy, chain.Canceled, chain.CallerError, chain.Offline, chain.Internal, chain.Feature} {
 		table.Observe("b", work, class, time.Hour, start)
 	}
-	if after := table.Explain(ask, nil, start)[0]; after != before {
+	if after := table.Explain(ask, nil, start)[0]; !reflect.DeepEqual(after, before) {
 		t.Errorf("%+v, then %+v", before, after)
 	}
 }

@@ -57,6 +57,8 @@ type Verdict struct {
 	RTT        time.Duration // 0 unknown
 	Ahead      float64       // jobs before a new one, for each that it runs at once
 	Completion time.Duration // when an answer is expected
+
+	Capabilities []chain.Capability // declared and granted; nobody changes them
 }
 
 // Bind gives the best live peer for which except is false: one of those whose
@@ -135,7 +137,7 @@ func (t *Table) Explain(a Ask, cooling func(chain.PeerID) bool, now time.Time) [
 	all := make([]Verdict, 0, len(t.peers))
 	execute := chain.ExecuteCapability(a.Primitive)
 	for _, k := range t.order {
-		v := Verdict{Peer: k.peer, Name: k.membership.Name, Since: k.since, RTT: k.rtt, Ahead: k.ahead(now),
+		v := Verdict{Peer: k.peer, Name: k.membership.Name, Since: k.since, RTT: k.rtt, Ahead: k.ahead(now), Capabilities: k.capabilities,
 			Completion: t.completion(k, a.work(), a.Slot.Cost.Latency.Duration(), now)}
 		v.Why, v.Detail = t.judge(k, &a, execute, now)
 		if v.Why == Eligible && cooling != nil && cooling(k.peer) {
