@@ -29,11 +29,8 @@ func (h *Hub) HoldJoins(d time.Duration) {
 // Sweeping gives the number of scopes that wait to be looked over.
 func (h *Hub) Sweeping() int { return inTurn(h, func() int { return len(h.sweep) }) }
 
-// Plans gives the number of chains whose answers to protests are worked out.
-func (h *Hub) Plans() int { return inTurn(h, func() int { return len(h.plans) }) }
-
-// PlansOfALook gives how many of them a look at the status works out, if there are
-// none before. Nothing else has a turn between.
+// PlansOfALook gives for how many chains a look at the status works out the answers
+// to protests, if there are none before. Nothing else has a turn between.
 func (h *Hub) PlansOfALook() int {
 	return inTurn(h, func() int {
 		clear(h.plans)
