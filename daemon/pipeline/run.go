@@ -1,0 +1,365 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/job"
+	"github.com/chordwheel/chordwheel/daemon/pipeline/wave"
+)
+
+// The fallbacks that a result can name.
+const (
+	NoteFallbackTier = "supervisor_fallback" // no T3 answered, the fallback tier was asked
+	NoteNoPlan       = "no_plan"             // no supervisor answered the question for a plan
+	NotePlanText     = "plan_text"           // it gave no plan: its text is the answer
+	NoteBadPlan      = "plan_invalid"        // its plan cannot be followed: the request ran as one T2 subtask
+	NotePart         = "subtask_failed"      // at least one
+	NoteAllParts     = "subtasks_failed"     // all of them
+	NoteSynthesis    = "synthesis_failed"    // nobody wrote the answer
+	NoteConcatenated = "concatenated"        // so the results stand one after the other
+	NoteDirect       = "direct"              // the request was one walk after all
+	NoteLastResort   = "last_resort"         // no llm.chat answered, any tier was asked
+	NoteScoreFailed  = "score_failed"        // nobody scored
+	NoteUnread       = "score_unread"        // a score could not be read: 1.0
+	NoteTooLong      = "too_long_to_score"   // the answer stands as it is
+	NoteRewrite      = "rewrite_failed"      // the text before it stands
+	NoteWorse        = "rewrite_worse"       // a rewrite scored lower, the text before it stands
+)
+
+// run is one request on its way.
+type run struct {
+	p    *Pipeline
+	do   Dispatcher
+	ask  *ask
+	out  Output
+	sink *sink
+	res  *Result
+
+	noT3         bool   // no T3 answered when last asked: do not wait for it again before the synthesis
+	task         string // the one that ran last
+	waves, parts int    // of the plan
+	partsDone    int
+}
+
+// Run answers req by stages, or by one walk if d is not staged, and gives the
+// answer to out. There is one unless the error is ErrNoModels; with ErrBroken a
+// part of one. Any other error is the context's, or what out.Text returned: the
+// caller is gone. The result is filled in either way. Run ends soon after ctx, and
+// waits for the tasks that it began as the dispatcher does.
+func (p *Pipeline) Run(ctx context.Context, do Dispatcher, req Request, d Decision, out Output) (Result, error) {
+	res := Result{Class: string(d.Class), Reasons: d.Reasons}
+	a := d.ask
+	if a == nil {
+		var err error
+		if a, err = readAsk(req.Body); err != nil {
+			return res, err
+		}
+	}
+	within, cancel := context.WithCancel(ctx)
+	if req.Budget > 0 {
+		within, cancel = context.WithTimeout(ctx, req.Budget)
+	}
+	defer cancel()
+	r := &run{p: p, do: do, ask: a, out: out, res: &res, sink: &sink{text: out.Text, gone: cancel}}
+	staged := d.Staged && a.unfit == ""
+	r.sink.live = req.Stream && (!staged || p.settings.MaxRewriteIterations == 0)
+	err := r.answer(within, staged)
+	switch {
+	case r.sink.err != nil:
+		err = r.sink.err
+	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+		err = ctx.Err()
+	}
+	return res, err
+}
+
+// answer takes the request through the stages.
+func (r *run) answer(ctx context.Context, staged bool) error {
+	if !staged {
+		return r.direct(ctx)
+	}
+	p, text, ok := r.decompose(ctx)
+	switch {
+	case text != "":
+		return r.sink.give(text)
+	case !ok:
+		return r.direct(ctx)
+	}
+	results, err := r.work(ctx, p)
+	if err != nil || r.sink.done() {
+		return err
+	}
+	text, fit, err := r.synthesise(ctx, p, results)
+	switch {
+	case err != nil || r.sink.done():
+		return err
+	case text == "":
+		return r.direct(ctx)
+	}
+	if fit {
+		text = r.improve(ctx, text)
+	}
+	return r.sink.give(text)
+}
+
+// direct is one walk with the request as the caller made it. If no model of
+// llm.chat answers it, any other may.
+func (r *run) direct(ctx context.Context) error {
+	if r.staged() {
+		r.note(NoteDirect)
+	}
+	resorts := []struct {
+		primitive chain.Primitive
+		tier      int
+	}{{chain.LLMChat, 0}, {T3, 3}, {T2, 2}, {T1, 1}}
+	for i, to := range resorts {
+		if i == 1 {
+			r.note(NoteLastResort)
+		}
+		t := wave.Task{Name: named(job.Direct, 0, to.tier), Role: job.Direct, Primitive: to.primitive, Tier: to.tier, Final: true, Body: r.ask.own()}
+		out, err := r.finally(ctx, t, i < len(resorts)-1)
+		if err != nil || r.sink.done() {
+			return err
+		}
+		if out.Class == chain.OK {
+			return r.sink.give(out.Text)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return fmt.Errorf("%w: the last one asked ended %s", ErrNoModels, chain.Clip(string(r.res.Last)))
+}
+
+// staged reports whether a stage was begun.
+func (r *run) staged() bool { return r.res.Last != "" }
+
+// supervise has the best tier that answers do t: T3, then the fallback tier. Where
+// the caller takes the answer as it is made, a final task gives it at once. With
+// spare, time is left for what follows if none answers. The error is ErrBroken.
+func (r *run) supervise(ctx context.Context, t wave.Task, spare bool) (wave.Outcome, error) {
+	tiers := []int{3}
+	if fallback := r.p.settings.SupervisorFallbackTier; fallback != 3 {
+		if tiers = append(tiers, fallback); r.noT3 {
+			tiers = tiers[1:]
+		}
+	}
+	var out wave.Outcome
+	for i, tier := range tiers {
+		t.Name, t.Tier, t.Primitive = named(t.Role, t.Iteration, tier), tier, primitive(tier)
+		if tier != 3 {
+			r.note(NoteFallbackTier)
+		}
+		var err error
+		if out, err = r.finally(ctx, t, spare || i < len(tiers)-1); err != nil || out.Class == chain.OK || ctx.Err() != nil {
+			return out, err
+		}
+		r.noT3 = r.noT3 || tier == 3
+	}
+	return out, nil
+}
+
+// named is a task's name, which no other task of the request has.
+func named(role job.Role, iteration, tier int) string {
+	name := string(role)
+	if iteration > 0 {
+		name += fmt.Sprintf("-%d", iteration)
+	}
+	if tier > 0 && (tier < 3 || role == job.Direct) {
+		name += fmt.Sprintf("-t%d", tier)
+	}
+	return name
+}
+
+// finally runs one task and tells of it. With spare it leaves half of the time to
+// what follows: the task is given up if nothing came of it by then. The error is
+// ErrBroken: a part of the answer is out already.
+func (r *run) finally(ctx context.Context, t wave.Task, spare bool) (wave.Outcome, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	live := r.sink.live && t.Final
+	t.Budget = remaining(ctx)
+	stop := func() bool { return true }
+	if half := t.Budget / 2; spare && half > 0 {
+		// By a timer and not by a deadline: what has begun to reach the caller may
+		// take all the time there is.
+		timer := time.AfterFunc(half, cancel)
+		defer timer.Stop()
+		if stop = timer.Stop; !live {
+			t.Budget = half
+		}
+	}
+	if live {
+		way := r.sink.open(stop)
+		defer way.close()
+		t.Deliver = way.deliver
+	}
+	r.task = t.Name
+	r.tell(Progress{Stage: t.Role, State: job.Running, Task: t.Name, Wave: t.Wave})
+	out := r.one(ctx, t)
+	if t.Wave > 0 {
+		r.partsDone++
+	}
+	if state := ended(out); state == job.Failed || t.Role != job.Score { // of a score, its reader tells
+		r.tell(Progress{Stage: t.Role, State: state, Task: t.Name, Wave: t.Wave})
+	}
+	if !r.sink.begun() {
+		return out, nil
+	}
+	if out.Class != chain.OK {
+		return out, fmt.Errorf("%w: %s", ErrBroken, chain.Clip(string(out.Class)))
+	}
+	r.sink.end()
+	return out, nil
+}
+
+func ended(o wave.Outcome) job.State {
+	if o.Class == chain.OK {
+		return job.Done
+	}
+	return job.Failed
+}
+
+// one runs one task to its end. A blank answer is none.
+func (r *run) one(ctx context.Context, t wave.Task) wave.Outcome {
+	outs := r.do.Do(ctx, []wave.Task{t})
+	out := wave.Outcome{Class: chain.Internal}
+	if len(outs) == 1 {
+		out = sound(outs[0])
+	}
+	r.res.Last = out.Class
+	return out
+}
+
+// sound is an outcome without its text where that is no answer.
+func sound(o wave.Outcome) wave.Outcome {
+	if o.Class == chain.OK && blank(o.Text) {
+		o.Class = chain.BadAnswer
+	}
+	if o.Class == "" {
+		o.Class = chain.Internal
+	}
+	if o.Class != chain.OK {
+		o.Text = ""
+	}
+	return o
+}
+
+// remaining is how long ctx lasts; 0 if for ever.
+func remaining(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return max(time.Until(deadline), 1)
+	}
+	return 0
+}
+
+func (r *run) note(word string) {
+	for _, n := range r.res.Notes {
+		if n == word {
+			return
+		}
+	}
+	r.res.Notes = append(r.res.Notes, word)
+}
+
+func (r *run) tell(p Progress) {
+	if r.out.Progress == nil {
+		return
+	}
+	p.Waves, p.Done, p.Tasks = r.waves, r.partsDone, r.parts
+	r.out.Progress(p)
+}
+
+// sink is where the answer goes.
+type sink struct {
+	text func(string) error
+	gone func() // ends all that is under way
+	live bool   // the answer goes out as it is made
+
+	mu    sync.Mutex
+	out   bool // something of the answer is out
+	ended bool // all of it is
+	err   error
+}
+
+// put gives a piece to the caller.
+func (s *sink) put(piece string) error {
+	if s.err != nil {
+		return s.err
+	}
+	s.out = true
+	if s.err = s.text(piece); s.err != nil {
+		s.gone()
+	}
+	return s.err
+}
+
+// give gives a whole answer.
+func (s *sink) give(text string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	return s.put(text)
+}
+
+func (s *sink) begun() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out
+}
+
+func (s *sink) done() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}
+
+func (s *sink) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+}
+
+// pieces is one task's way to the sink. Blank text is held back until more comes:
+// an answer of nothing else is none, and another task may still give one.
+type pieces struct {
+	sink   *sink
+	first  func() bool // asked before the first piece that says something: false if the task was given up
+	held   string
+	begun  bool
+	closed bool
+}
+
+func (s *sink) open(first func() bool) *pieces { return &pieces{sink: s, first: first} }
+
+func (p *pieces) deliver(text string) error {
+	p.sink.mu.Lock()
+	defer p.sink.mu.Unlock()
+	if p.closed {
+		return context.Canceled
+	}
+	if !p.begun {
+		if p.held += text; blank(p.held) {
+			p.held = tail(p.held, maxID)
+			return nil
+		}
+		if !p.first() {
+			return context.Canceled // given up just now
+		}
+		p.begun = true
+		text, p.held = p.held, ""
+	}
+	return p.sink.put(text)
+}
+
+// close ends the way: a copy that goes on regardless delivers nothing more.
+func (p *pieces) close() {
+	p.sink.mu.Lock()
+	defer p.sink.mu.Unlock()
+	p.closed = true
+}
