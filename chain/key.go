@@ -40,7 +40,16 @@ var errNoKey = errors.New("no identity key")
 
 // Key is the identity of a node: an Ed25519 key. The zero value signs nothing
 // and is nobody.
-type Key struct{ private crypto.PrivKey }
+type Key struct {
+	private crypto.PrivKey
+	names   *names // what others call it
+}
+
+// names are made once for a key: they are asked for with each request.
+type names struct {
+	peerID PeerID
+	did    string
+}
 
 // NewKey makes a key from random, or from the system's source if random is nil.
 func NewKey(random io.Reader) (Key, error) {
@@ -51,7 +60,7 @@ func NewKey(random io.Reader) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("make an identity key: %w", err)
 	}
-	return Key{private}, nil
+	return keyOf(private), nil
 }
 
 // ParseKey reads what [Key.Bytes] wrote. The error holds nothing of b.
@@ -60,7 +69,7 @@ func ParseKey(b []byte) (Key, error) {
 	if err != nil || private.Type() != crypto.Ed25519 {
 		return Key{}, errors.New("not an Ed25519 key in the libp2p form")
 	}
-	return Key{private}, nil
+	return keyOf(private), nil
 }
 
 // Bytes gives the key in the libp2p protobuf form: a secret.
@@ -74,16 +83,29 @@ func (k Key) Bytes() ([]byte, error) {
 // Private gives the key to the host, the only other place that signs with it.
 func (k Key) Private() crypto.PrivKey { return k.private }
 
-// PeerID is the identity that others see; "" for the zero value.
-func (k Key) PeerID() PeerID {
-	if k.private == nil {
-		return ""
-	}
-	id, err := peer.IDFromPrivateKey(k.private)
+func keyOf(private crypto.PrivKey) Key {
+	id, err := peer.IDFromPrivateKey(private)
 	if err != nil {
 		panic("BUG: an Ed25519 key has a peer ID: " + err.Error())
 	}
-	return PeerID(id.String())
+	p := PeerID(id.String())
+	return Key{private, &names{p, p.DID()}}
+}
+
+// PeerID is the identity that others see; "" for the zero value.
+func (k Key) PeerID() PeerID {
+	if k.names == nil {
+		return ""
+	}
+	return k.names.peerID
+}
+
+// DID is the did:key of the same key; "" for the zero value.
+func (k Key) DID() string {
+	if k.names == nil {
+		return ""
+	}
+	return k.names.did
 }
 
 // String keeps the secret out of logs and errors.

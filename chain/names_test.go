@@ -170,7 +170,8 @@ func TestKeys(t *testing.T) {
 	if _, err := chain.ParseKey(b[:len(b)-1]); err == nil || strings.Contains(err.Error(), string(b[:8])) {
 		t.Errorf("a cut key: %v", err)
 	}
-	for _, p := range []string{fmt.Sprintf("%v %+v %s %d", k, k, k, k), fmt.Sprintf("%#v", k)} {
+	for _, verb := range []string{"%v", "%+v", "%s", "%d", "%#v"} {
+		p := fmt.Sprintf(verb, k)
 		if strings.Contains(p, fmt.Sprint(b[4:12])) || strings.Contains(p, string(b[4:12])) {
 			t.Errorf("printed: %s", p)
 		}

@@ -43,15 +43,18 @@ type receipts struct {
 	pending atomic.Int64
 	said    atomic.Int64 // when trouble was said last, Unix nanoseconds
 
+	idle chan *account // to a keeper that has nothing to do
+
 	ending chan struct{} // closed when the daemon closes
 	ended  sync.Once
-	mu     sync.Mutex // orders the last write before the wait for it
+	done   chan struct{} // closed when nothing more is closed
+	mu     sync.Mutex    // orders the last write before the wait for it
 	closed bool
 	group  sync.WaitGroup
 }
 
 func newReceipts(d *Daemon) *receipts {
-	return &receipts{d: d, spool: d.cfg.Spool, ending: make(chan struct{})}
+	return &receipts{d: d, spool: d.cfg.Spool, idle: make(chan *account), ending: make(chan struct{}), done: make(chan struct{})}
 }
 
 // start says what the last run left, and begins to send.
@@ -75,7 +78,10 @@ func (r *receipts) start(ctx context.Context) {
 // wait ends when everything that was made is on disk, or cannot be brought there.
 func (r *receipts) wait() {
 	r.mu.Lock()
-	r.closed = true
+	if !r.closed {
+		r.closed = true
+		close(r.done)
+	}
 	r.mu.Unlock()
 	timer := time.AfterFunc(lastChance, func() { r.ended.Do(func() { close(r.ending) }) })
 	defer timer.Stop()
@@ -135,7 +141,7 @@ func (r *receipts) open(w *edge.Work) *account {
 		a.body = w.Received
 	}
 	id := rand.Text()
-	a.receipt = receipt.Receipt{TransactionID: id, MessageID: receipt.MessageID(id, receipt.RoleRoot), SeekerDID: r.d.cfg.Key.PeerID().DID(),
+	a.receipt = receipt.Receipt{TransactionID: id, MessageID: receipt.MessageID(id, receipt.RoleRoot), SeekerDID: r.d.cfg.Key.DID(),
 		Capability: string(w.Primitive), RequestAt: time.Now()}
 	a.begin()
 	return a
@@ -236,10 +242,33 @@ func (a *account) close(status receipt.Status) {
 		r.pending.Add(-1)
 		return
 	}
-	r.group.Go(func() {
-		defer r.pending.Add(-1)
+	select {
+	case r.idle <- a:
+	default:
+		r.group.Go(func() { r.keeper(a) })
+	}
+}
+
+// keeperRest is how long a keeper waits for its next receipt.
+const keeperRest = time.Second
+
+// keeper brings a receipt to the disk, and more as they come: to sign takes a stack that
+// a new goroutine would have to grow for each.
+func (r *receipts) keeper(a *account) {
+	rest := time.NewTimer(keeperRest)
+	defer rest.Stop()
+	for {
 		a.keep()
-	})
+		r.pending.Add(-1)
+		rest.Reset(keeperRest)
+		select {
+		case a = <-r.idle:
+		case <-rest.C:
+			return
+		case <-r.done:
+			return
+		}
+	}
 }
 
 // keep signs the receipt and brings it to the disk.

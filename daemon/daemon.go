@@ -161,7 +161,7 @@ func New(cfg Config) (*Daemon, error) {
 	joined.Revoked = joined.Revoked || joined.ended(now)
 	bootID := fmt.Sprintf("%016x%016x", cfg.Random.Uint64(), cfg.Random.Uint64())
 	d := &Daemon{
-		cfg: cfg, did: cfg.Key.PeerID().DID(), bootID: bootID, started: now, locals: map[chain.OptionID]chain.Option{},
+		cfg: cfg, did: cfg.Key.DID(), bootID: bootID, started: now, locals: map[chain.OptionID]chain.Option{},
 		standing: walk.NewStanding(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64())),
 		reports:  report.New(bootID, rand.New(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64())), now),
 		peers:    bind.New(cfg.Key.PeerID(), rand.New(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64()))),

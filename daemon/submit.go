@@ -109,7 +109,7 @@ func (r *run) open(a *walk.Attempt, now time.Time) (wire.ExecOpen, wire.ExecRequ
 		Option: a.Option.ID, Scope: c.Slot().Scope, Primitive: c.Slot().Primitive,
 		PayloadBytes: int64(len(r.work.Body)), PayloadHash: r.handover.payloadHash[:],
 		TransactionID: r.handover.transaction, Nonce: rand.Text(), RequestHash: r.handover.requestHash,
-		Seeker: d.cfg.Key.PeerID().DID(), Agent: a.Peer.DID(),
+		Seeker: d.cfg.Key.DID(), Agent: a.Peer.DID(),
 		RequestID: r.work.ID, Model: r.work.Model, Stream: r.work.Stream, Usage: r.work.Usage,
 		Attempts: a.Lent, Budget: max(1, chain.MillisOf(lentTime(a, r.work.Stream))), Hop: 1, Expires: chain.InstantOf(now.Add(requestLife)),
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -98,66 +99,70 @@ func (r *Receipt) Signer() string {
 // ID names a receipt where it is one among many: in a spool, in a log.
 func (r *Receipt) ID() string { return r.TransactionID + "/" + r.MessageID }
 
-// wireForm is the JSON of a receipt. Which members there may be is what it says.
-type wireForm struct {
-	Version       int       `json:"version"`
-	TransactionID string    `json:"transaction_id"`
-	MessageID     string    `json:"message_id"`
-	SeekerDID     string    `json:"seeker_did"`
-	AgentDID      string    `json:"agent_did"`
-	Capability    string    `json:"capability"`
-	RequestHash   string    `json:"request_hash"`
-	ResponseHash  string    `json:"response_hash"`
-	TokenID       string    `json:"token_id"`
-	RequestAt     string    `json:"request_at"`
-	ResponseAt    string    `json:"response_at"`
-	Status        Status    `json:"status"`
-	Executor      *Executor `json:"executor,omitempty"`
-	Signature     string    `json:"signature,omitempty"`
-}
-
 // timeForm is RFC 3339 in UTC with milliseconds.
 const timeForm = "2006-01-02T15:04:05.000Z"
 
-func (r *Receipt) form() wireForm {
-	return wireForm{Version, r.TransactionID, r.MessageID, r.SeekerDID, r.AgentDID, r.Capability, r.RequestHash, r.ResponseHash, r.TokenID,
-		r.RequestAt.UTC().Format(timeForm), r.ResponseAt.UTC().Format(timeForm), r.Status, r.Executor, ""}
+// form appends the RFC 8785 form of r: the members in the order of their names, texts with
+// no more escapes than they need. signature is left out where it is empty.
+func (r *Receipt) form(b []byte, signature string) []byte {
+	member := func(name, value string) {
+		b = append(append(append(b, ',', '"'), name...), '"', ':')
+		b = appendText(b, value)
+	}
+	b = append(b, `{"agent_did":`...)
+	b = appendText(b, r.AgentDID)
+	member("capability", r.Capability)
+	if e := r.Executor; e != nil {
+		b = append(b, `,"executor":{"nonce":`...)
+		b = appendText(b, e.Nonce)
+		member("signature", e.Signature)
+		b = append(b, '}')
+	}
+	member("message_id", r.MessageID)
+	member("request_at", r.RequestAt.UTC().Format(timeForm))
+	member("request_hash", r.RequestHash)
+	member("response_at", r.ResponseAt.UTC().Format(timeForm))
+	member("response_hash", r.ResponseHash)
+	member("seeker_did", r.SeekerDID)
+	if signature != "" {
+		member("signature", signature)
+	}
+	member("status", string(r.Status))
+	member("token_id", r.TokenID)
+	member("transaction_id", r.TransactionID)
+	b = append(b, `,"version":`...)
+	return append(strconv.AppendInt(b, Version, 10), '}')
+}
+
+// appendText appends s as a JSON text. What is no printable ASCII has no place in a
+// receipt, and [Parse] says so.
+func appendText(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, s[i])
+	}
+	return append(b, '"')
 }
 
 // Sign gives r with key's signature: Ed25519 over the prefix of receipts and the
 // RFC 8785 form. It fails for members that no receipt has, wrapping [ErrReceipt],
 // and for a did:key that is another key's.
 func (r Receipt) Sign(key chain.Key) (Signed, error) {
-	if by := r.Signer(); strings.HasPrefix(by, "did:key:") && by != key.PeerID().DID() {
+	if by := r.Signer(); strings.HasPrefix(by, "did:key:") && by != key.DID() {
 		return Signed{}, fmt.Errorf("sign a receipt: %w: it is another device's", ErrReceipt)
 	}
-	f := r.form()
-	text, err := encode(f)
-	if err != nil {
-		return Signed{}, err
-	}
-	signature, err := key.SignText(chain.PrefixReceipt, text)
+	signature, err := key.SignText(chain.PrefixReceipt, r.form(make([]byte, 0, usual), ""))
 	if err != nil {
 		return Signed{}, fmt.Errorf("sign a receipt: %w", err)
 	}
-	f.Signature = base64.RawURLEncoding.EncodeToString(signature)
-	line, err := encode(f)
-	if err != nil {
-		return Signed{}, err
-	}
-	return Parse(line)
+	return Parse(r.form(make([]byte, 0, usual), base64.RawURLEncoding.EncodeToString(signature)))
 }
 
-func encode(f wireForm) ([]byte, error) {
-	b, err := json.Marshal(f)
-	if err == nil {
-		b, err = Canonical(b)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrReceipt, err)
-	}
-	return b, nil
-}
+// usual is more than most receipts have.
+const usual = 1 << 10
 
 // Parse reads a receipt in any spelling of its JSON, and checks every member but
 // the signature, which is for [Signed.Verify]. What a later version adds is kept
@@ -174,21 +179,29 @@ func Parse(b []byte) (Signed, error) {
 	if s.Line, err = Canonical(b); err != nil {
 		return no("%w", err)
 	}
-	if s.text, err = canonical(b, "signature"); err != nil {
-		return no("%w", err)
-	}
-	var members map[string]json.RawMessage // by their exact names, which the library does not ask for
-	if err := json.Unmarshal(s.Line, &members); err != nil || members == nil {
+	if s.Line[0] != '{' {
 		return no("want a JSON object")
 	}
-	if s.Receipt, s.signature, err = read(members); err != nil {
+	m := make(map[string][]byte, 16) // by their exact names, which encoding/json does not ask for
+	s.text = append(make([]byte, 0, len(s.Line)), '{')
+	for name, value := range members(s.Line) {
+		if m[string(name)] = value; string(name) == "signature" {
+			continue
+		}
+		if len(s.text) > 1 {
+			s.text = append(s.text, ',')
+		}
+		s.text = append(append(append(append(s.text, '"'), name...), '"', ':'), value...)
+	}
+	s.text = append(s.text, '}')
+	if s.Receipt, s.signature, err = read(m); err != nil {
 		return Signed{}, fmt.Errorf("%w: %w", ErrReceipt, err)
 	}
 	return s, nil
 }
 
 // read takes the members one by one.
-func read(m map[string]json.RawMessage) (r Receipt, signature []byte, err error) {
+func read(m map[string][]byte) (r Receipt, signature []byte, err error) {
 	if string(m["version"]) != "1" {
 		return r, nil, errors.New("version: want 1")
 	}
@@ -211,8 +224,8 @@ func read(m map[string]json.RawMessage) (r Receipt, signature []byte, err error)
 		{"status", &status, aStatus(&r.Status)},
 		{"signature", &signed, aSignature(&signature)},
 	} {
-		raw, ok := m[c.name]
-		if !ok || len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, c.to) != nil {
+		var ok bool
+		if *c.to, ok = textOf(m[c.name]); !ok {
 			return r, nil, fmt.Errorf("%s: want a text", c.name)
 		}
 		if err := c.ok(*c.to); err != nil {
@@ -225,7 +238,7 @@ func read(m map[string]json.RawMessage) (r Receipt, signature []byte, err error)
 	return r, signature, err
 }
 
-func executor(raw json.RawMessage) (*Executor, error) {
+func executor(raw []byte) (*Executor, error) {
 	var m map[string]string
 	if err := json.Unmarshal(raw, &m); err != nil || len(m) != 2 {
 		return nil, errors.New("executor: want nonce and signature")

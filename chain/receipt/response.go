@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"hash"
+	"io"
 	"slices"
 	"strings"
 
@@ -50,12 +51,14 @@ func (r *Response) Add(data []byte) {
 		r.whole = OutputHash(data)
 		return
 	}
-	var a answer
-	if json.Unmarshal(data, &a) != nil {
+	if !json.Valid(data) {
 		return
 	}
-	for i := range a.Choices {
-		if c := &a.Choices[i]; c.Index == 0 {
+	for name, choices := range members(data) {
+		if string(name) != "choices" {
+			continue
+		}
+		for c := range elements(choices) {
 			r.choice(c)
 		}
 	}
@@ -84,41 +87,43 @@ func (r *Response) Hash() string {
 	return sumOf(h)
 }
 
-// answer is what counts of a chat completion or of one of its events.
-type answer struct {
-	Choices []choice `json:"choices"`
-}
-
-type choice struct {
-	Index   int     `json:"index"`
-	Delta   message `json:"delta"`
-	Message message `json:"message"`
-}
-
-type message struct {
-	Content   json.RawMessage `json:"content"`
-	ToolCalls json.RawMessage `json:"tool_calls"`
-}
-
-func (r *Response) choice(c *choice) {
-	m := &c.Message
+// choice takes one of the choices of a chat completion or of one of its events.
+func (r *Response) choice(c []byte) {
+	said := "message"
 	if r.stream {
-		m = &c.Delta
+		said = "delta"
 	}
-	if len(m.Content) > 0 && string(m.Content) != "null" {
-		var text string
-		if json.Unmarshal(m.Content, &text) == nil {
-			r.text.Write([]byte(text))
-		} else { // parts: no text of one kind
-			r.text.Write(formOf(m.Content))
+	var message []byte
+	for name, value := range members(c) {
+		switch string(name) {
+		case "index":
+			if string(value) != "0" && string(value) != "null" {
+				return
+			}
+		case said:
+			message = value
 		}
 	}
+	var content, calls []byte
+	for name, value := range members(message) {
+		switch string(name) {
+		case "content":
+			content = value
+		case "tool_calls":
+			calls = value
+		}
+	}
+	if text, ok := textOf(content); ok {
+		_, _ = io.WriteString(r.text, text)
+	} else if len(content) > 0 && string(content) != "null" { // parts: no text of one kind
+		r.text.Write(formOf(content))
+	}
 	switch {
-	case len(m.ToolCalls) == 0:
+	case len(calls) == 0:
 	case r.stream:
-		r.deltas(m.ToolCalls)
+		r.deltas(calls)
 	default:
-		r.raw = slices.Clone(m.ToolCalls)
+		r.raw = slices.Clone(calls)
 	}
 }
 

@@ -51,7 +51,7 @@ func (s Statement) text() []byte {
 // the RFC 8785 form, as base64url without padding. It fails for a key that is not
 // AgentDID's.
 func (s Statement) Sign(key chain.Key) (string, error) {
-	if key.PeerID().DID() != s.AgentDID || s.AgentDID == "" {
+	if key.DID() != s.AgentDID || s.AgentDID == "" {
 		return "", fmt.Errorf("sign a statement: %w", ErrAgent)
 	}
 	signature, err := key.SignText(chain.PrefixExec, s.text())

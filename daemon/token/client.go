@@ -90,7 +90,7 @@ type flight struct {
 // New makes a client. It asks for nothing yet.
 func New(cfg Config) (*Client, error) {
 	if cfg.DID == "" {
-		cfg.DID = cfg.Key.PeerID().DID()
+		cfg.DID = cfg.Key.DID()
 	}
 	if cfg.Server == nil || cfg.DID == "" {
 		return nil, errors.New("tokens: want a trust server and an identity key")

@@ -69,7 +69,7 @@ func (c *Client) accept(ctx context.Context, value chain.Secret, w want) (Token,
 		return Token{}, failure("upstream_error", "the trust server's token does not hold: %v", err)
 	case claims.Subject != c.cfg.DID:
 		return Token{}, failure("upstream_error", "the trust server's token is for another subject")
-	case claims.Confirmation != "" && claims.Confirmation != c.cfg.Key.PeerID().DID():
+	case claims.Confirmation != "" && claims.Confirmation != c.cfg.Key.DID():
 		return Token{}, failure("upstream_error", "the trust server's token is bound to another key")
 	}
 	return Token{Value: value, ID: claims.ID, Expires: claims.Expires}, nil

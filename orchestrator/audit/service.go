@@ -317,7 +317,7 @@ func (s *Service) tile(w http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 func (s *Service) key(http.ResponseWriter, *http.Request) (any, error) {
-	return map[string]string{"origin": s.origin, "did": s.cfg.Key.PeerID().DID()}, nil
+	return map[string]string{"origin": s.origin, "did": s.cfg.Key.DID()}, nil
 }
 
 // write writes bytes that are no JSON. What never changes may be kept for ever.
