@@ -3,6 +3,9 @@ package receipt
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -55,6 +58,33 @@ func same(t *testing.T, want, got []byte) {
 	if err := json.Unmarshal(want, &text); err == nil && string(want) != "null" {
 		if s, ok := textOf(got); !ok || s != text {
 			t.Fatalf("text %q, want %q", s, text)
+		}
+	}
+}
+
+// What Sign gives is what a reader of its line gets.
+func TestASignedReceiptIsItsLine(t *testing.T) {
+	key, r := example(t)
+	r.TokenID, r.Capability = `a"b\c`, "llm.<t>&1"
+	for _, e := range []*Executor{r.Executor, nil} {
+		r.Executor = e
+		s, err := r.Sign(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(s.Line)
+		if err != nil || !reflect.DeepEqual(again, s) {
+			t.Errorf("%v: %+v, want %+v", err, again, s)
+		}
+	}
+	for name, change := range map[string]func(*Receipt){
+		"transaction_id": func(r *Receipt) { r.TransactionID = "a b" }, "request_at": func(r *Receipt) { r.RequestAt = r.RequestAt.AddDate(9000, 0, 0) },
+		"status": func(r *Receipt) { r.Status = "fine" }, "executor": func(r *Receipt) { r.Executor = &Executor{} }, "agent_did": func(r *Receipt) { r.AgentDID = "grüße" },
+	} {
+		_, bad := example(t)
+		change(&bad)
+		if _, err := bad.Sign(key); !errors.Is(err, ErrReceipt) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

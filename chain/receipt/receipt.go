@@ -154,11 +154,19 @@ func (r Receipt) Sign(key chain.Key) (Signed, error) {
 	if by := r.Signer(); strings.HasPrefix(by, "did:key:") && by != key.DID() {
 		return Signed{}, fmt.Errorf("sign a receipt: %w: it is another device's", ErrReceipt)
 	}
-	signature, err := key.SignText(chain.PrefixReceipt, r.form(make([]byte, 0, usual), ""))
-	if err != nil {
+	r.RequestAt, r.ResponseAt = r.RequestAt.UTC().Truncate(time.Millisecond), r.ResponseAt.UTC().Truncate(time.Millisecond)
+	if err := r.wrong(); err != nil {
+		return Signed{}, fmt.Errorf("sign a receipt: %w: %w", ErrReceipt, err)
+	}
+	s := Signed{Receipt: r, text: r.form(make([]byte, 0, usual), "")}
+	var err error
+	if s.signature, err = key.SignText(chain.PrefixReceipt, s.text); err != nil {
 		return Signed{}, fmt.Errorf("sign a receipt: %w", err)
 	}
-	return Parse(r.form(make([]byte, 0, usual), base64.RawURLEncoding.EncodeToString(signature)))
+	if s.Line = r.form(make([]byte, 0, usual), base64.RawURLEncoding.EncodeToString(s.signature)); len(s.Line) > MaxReceipt {
+		return Signed{}, fmt.Errorf("sign a receipt: %w: %d bytes, at most %d", ErrReceipt, len(s.Line), MaxReceipt)
+	}
+	return s, nil
 }
 
 // usual is more than most receipts have.
@@ -209,33 +217,67 @@ func read(m map[string][]byte) (r Receipt, signature []byte, err error) {
 	for _, c := range []struct {
 		name string
 		to   *string
-		ok   func(string) error
 	}{
-		{"transaction_id", &r.TransactionID, word(1, 128)},
-		{"message_id", &r.MessageID, messageID},
-		{"seeker_did", &r.SeekerDID, aDID(false)},
-		{"agent_did", &r.AgentDID, aDID(true)},
-		{"capability", &r.Capability, word(1, 128)},
-		{"request_hash", &r.RequestHash, ParseHash},
-		{"response_hash", &r.ResponseHash, ParseHash},
-		{"token_id", &r.TokenID, word(0, 256)},
-		{"request_at", &requestAt, moment(&r.RequestAt)},
-		{"response_at", &responseAt, moment(&r.ResponseAt)},
-		{"status", &status, aStatus(&r.Status)},
-		{"signature", &signed, aSignature(&signature)},
+		{"transaction_id", &r.TransactionID},
+		{"message_id", &r.MessageID},
+		{"seeker_did", &r.SeekerDID},
+		{"agent_did", &r.AgentDID},
+		{"capability", &r.Capability},
+		{"request_hash", &r.RequestHash},
+		{"response_hash", &r.ResponseHash},
+		{"token_id", &r.TokenID},
+		{"request_at", &requestAt},
+		{"response_at", &responseAt},
+		{"status", &status},
+		{"signature", &signed},
 	} {
 		var ok bool
 		if *c.to, ok = textOf(m[c.name]); !ok {
 			return r, nil, fmt.Errorf("%s: want a text", c.name)
 		}
-		if err := c.ok(*c.to); err != nil {
-			return r, nil, fmt.Errorf("%s: %w", c.name, err)
-		}
+	}
+	r.Status = Status(status)
+	if r.RequestAt, err = moment(requestAt); err != nil {
+		return r, nil, fmt.Errorf("request_at: %w", err)
+	}
+	if r.ResponseAt, err = moment(responseAt); err != nil {
+		return r, nil, fmt.Errorf("response_at: %w", err)
+	}
+	if signature, err = readSignature(signed); err != nil {
+		return r, nil, fmt.Errorf("signature: %w", err)
 	}
 	if raw, ok := m["executor"]; ok {
-		r.Executor, err = executor(raw)
+		if r.Executor, err = executor(raw); err != nil {
+			return r, nil, err
+		}
 	}
-	return r, signature, err
+	return r, signature, r.wrong()
+}
+
+// wrong names the first member that no receipt has in that form.
+func (r *Receipt) wrong() error {
+	for _, c := range []struct {
+		name string
+		err  error
+	}{
+		{"transaction_id", word(r.TransactionID, 1, 128)},
+		{"message_id", messageID(r.MessageID)},
+		{"seeker_did", aDID(r.SeekerDID)},
+		{"agent_did", anyDID(r.AgentDID)},
+		{"capability", word(r.Capability, 1, 128)},
+		{"request_hash", ParseHash(r.RequestHash)},
+		{"response_hash", ParseHash(r.ResponseHash)},
+		{"token_id", word(r.TokenID, 0, 256)},
+		{"request_at", aYear(r.RequestAt)},
+		{"response_at", aYear(r.ResponseAt)},
+		{"status", aStatus(r.Status)},
+		{"executor", r.Executor.wrong()},
+	} {
+		if c.err != nil {
+			return fmt.Errorf("%s: %w", c.name, c.err)
+		}
+	}
+	return nil
 }
 
 func executor(raw []byte) (*Executor, error) {
@@ -243,26 +285,30 @@ func executor(raw []byte) (*Executor, error) {
 	if err := json.Unmarshal(raw, &m); err != nil || len(m) != 2 {
 		return nil, errors.New("executor: want nonce and signature")
 	}
-	e := &Executor{Nonce: m["nonce"], Signature: m["signature"]}
-	var signature []byte
-	if err := errors.Join(word(1, 128)(e.Nonce), aSignature(&signature)(e.Signature)); err != nil {
-		return nil, errors.New("executor: want nonce and signature")
-	}
-	return e, nil
+	return &Executor{Nonce: m["nonce"], Signature: m["signature"]}, nil
 }
 
-func word(least, most int) func(string) error {
-	return func(s string) error {
-		for i := range len(s) {
-			if s[i] <= ' ' || s[i] > '~' {
-				return errors.New("want printable ASCII without blanks")
-			}
-		}
-		if len(s) < least || len(s) > most {
-			return fmt.Errorf("%d bytes, want %d to %d", len(s), least, most)
-		}
+func (e *Executor) wrong() error {
+	if e == nil {
 		return nil
 	}
+	_, err := readSignature(e.Signature)
+	if errors.Join(err, word(e.Nonce, 1, 128)) != nil {
+		return errors.New("want nonce and signature")
+	}
+	return nil
+}
+
+func word(s string, least, most int) error {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return errors.New("want printable ASCII without blanks")
+		}
+	}
+	if len(s) < least || len(s) > most {
+		return fmt.Errorf("%d bytes, want %d to %d", len(s), least, most)
+	}
+	return nil
 }
 
 func messageID(s string) error {
@@ -272,42 +318,42 @@ func messageID(s string) error {
 	return nil
 }
 
-func aDID(empty bool) func(string) error {
-	return func(s string) error {
-		if s == "" && empty {
-			return nil
-		}
-		if !strings.HasPrefix(s, "did:") {
-			return errors.New("want a DID")
-		}
-		return word(8, 512)(s)
+func aDID(s string) error {
+	if !strings.HasPrefix(s, "did:") {
+		return errors.New("want a DID")
 	}
+	return word(s, 8, 512)
 }
 
-func moment(to *time.Time) func(string) error {
-	return func(s string) (err error) {
-		if *to, err = time.Parse(timeForm, s); err != nil || to.Format(timeForm) != s {
-			return errors.New("want a time like 2026-05-01T10:00:00.000Z")
-		}
+func anyDID(s string) error {
+	if s == "" {
 		return nil
 	}
+	return aDID(s)
 }
 
-func aStatus(to *Status) func(string) error {
-	return func(s string) error {
-		switch *to = Status(s); *to {
-		case OK, UpstreamError, ClientAborted, Rejected:
-			return nil
-		}
-		return errors.New("want ok, upstream_error, client_aborted or rejected")
+func moment(s string) (time.Time, error) {
+	t, err := time.Parse(timeForm, s)
+	if err != nil || t.Format(timeForm) != s {
+		return t, errors.New("want a time like 2026-05-01T10:00:00.000Z")
 	}
+	return t, nil
 }
 
-func aSignature(to *[]byte) func(string) error {
-	return func(s string) (err error) {
-		*to, err = readSignature(s)
-		return err
+// aYear refuses what its form would not name.
+func aYear(t time.Time) error {
+	if y := t.Year(); y < 0 || y > 9999 {
+		return errors.New("want a year of four digits")
 	}
+	return nil
+}
+
+func aStatus(s Status) error {
+	switch s {
+	case OK, UpstreamError, ClientAborted, Rejected:
+		return nil
+	}
+	return errors.New("want ok, upstream_error, client_aborted or rejected")
 }
 
 // readSignature takes the one spelling of a signature. The library passes over

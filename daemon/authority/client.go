@@ -162,7 +162,7 @@ func overTCP(plain bool, config *tls.Config, timeout time.Duration) *http.Transp
 		}
 	}
 	return &http.Transport{
-		DialContext: d.DialContext, TLSClientConfig: config, TLSHandshakeTimeout: timeout, ForceAttemptHTTP2: true, DisableCompression: true,
+		DialContext: d.DialContext, TLSClientConfig: config, TLSHandshakeTimeout: timeout, DisableCompression: true,
 		MaxResponseHeaderBytes: 16 << 10, MaxIdleConns: 4, MaxIdleConnsPerHost: 2, MaxConnsPerHost: 8, IdleConnTimeout: 90 * time.Second,
 	}
 }
