@@ -66,7 +66,7 @@ func decode(key string, b []byte) (Record, error) {
 		return r, fmt.Errorf("%w: it is no JSON object of that form", errRecord)
 	}
 	states := []State{Pending, Running, Done, Failed, Superseded, Cancelled}
-	roles := []Role{Root, Direct, Classify, Decompose, Subtask, Synthesise, Score, Rewrite, Work}
+	roles := []Role{Root, Direct, Classify, Decompose, Subtask, Synthesise, Score, Rewrite, Provided}
 	switch {
 	case r.ID == "" || r.ID != key || r.Root == "" || len(r.ID) > maxText || len(r.Root) > maxText:
 		return r, fmt.Errorf("%w: its ID is not its key", errRecord)

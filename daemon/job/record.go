@@ -35,7 +35,7 @@ const (
 	Synthesise Role = "synthesise" // one answer of the parts
 	Score      Role = "score"      // how good is the answer
 	Rewrite    Role = "rewrite"    // a better one
-	Work       Role = "work"       // work of the edge or a peer that a provider over HTTP does
+	Provided   Role = "provided"   // work of this device that a provider over HTTP does
 )
 
 // Hedge says how a job that was run in several copies came out.

@@ -74,7 +74,7 @@ func TestALife(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			table := NewTable(nil)
-			id := open(t, table, Record{Role: Work})
+			id := open(t, table, Record{Role: Provided})
 			var err error
 			for _, call := range test.calls {
 				err = call(table, id)
