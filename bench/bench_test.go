@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"net/http"
@@ -30,9 +30,11 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 			return
-		case "up":
-			pretendEdge(os.Args)
+		case "up", "orchestrator", "invite", "join", "daemon":
+			pretend(os.Args)
 			return
+		case "-addr":
+			pretendDuties(os.Args)
 		case "hold":
 			if err := hold(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -43,36 +45,75 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// pretendEdge answers as `chordwheel up --json` does, with a key that it wants
-// to see.
-func pretendEdge(args []string) {
-	raw, err := os.ReadFile(args[len(args)-2])
-	if err != nil {
-		panic(err)
+// pretend answers as chordwheel does. Which provider there is travels in the invitation.
+func pretend(args []string) {
+	flag := func(name string) string { return args[slices.Index(args, name)+1] }
+	read := func(path ...string) []byte {
+		raw, err := os.ReadFile(filepath.Join(path...))
+		if err != nil {
+			panic(err)
+		}
+		return raw
 	}
-	devices := 1
-	if !bytes.Contains(raw, []byte("endpoint")) { // it is the second device's own
-		devices = 2
-		if raw, err = os.ReadFile(filepath.Join(args[slices.Index(args, "--dir")+1], "b", "config.yaml")); err != nil {
+	keep := func(text []byte) {
+		if err := errors.Join(os.MkdirAll(flag("--dir"), 0o700), os.WriteFile(filepath.Join(flag("--dir"), "provider"), text, 0o600)); err != nil {
 			panic(err)
 		}
 	}
-	upstream := regexp.MustCompile(`endpoint: (.*)/v1`).FindSubmatch(raw)[1]
-	proxy := newLean(string(upstream))
+	endpoint := regexp.MustCompile(`endpoint: (.*)/v1`)
+	say := json.NewEncoder(os.Stdout).Encode
+	switch args[1] {
+	case "orchestrator":
+		keep(endpoint.FindSubmatch(read(flag("--catalog")))[1])
+		say(map[string]any{"hub": map[string]any{}})
+		io.Copy(io.Discard, os.Stdin)
+	case "invite":
+		os.Stdout.Write(read(flag("--dir"), "provider"))
+	case "join":
+		keep([]byte(args[len(args)-1]))
+	case "daemon":
+		ln := listenHere()
+		say(map[string]any{"device": map[string]any{"edge": "http://" + ln.Addr().String() + "/v1"}})
+		http.Serve(ln, pretendEdge(edgeKey, string(read(flag("--dir"), "provider"))))
+	case "up": // the provider is the second device's own
+		ln := listenHere()
+		say(map[string]any{"hub": map[string]any{}, "devices": slices.Repeat([]any{map[string]any{"edge": "http://" + ln.Addr().String() + "/v1", "key": "secret"}}, 2)})
+		http.Serve(ln, pretendEdge("secret", string(endpoint.FindSubmatch(read(flag("--dir"), "b", "config.yaml"))[1])))
+	}
+}
+
+// pretendDuties is a proxy without any.
+func pretendDuties(args []string) {
+	ln, err := net.Listen("tcp", args[2])
+	if err != nil {
+		panic(err)
+	}
+	http.Serve(ln, newLean(args[4]))
+}
+
+func listenHere() net.Listener {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
-	json.NewEncoder(os.Stdout).Encode(map[string]any{"hub": map[string]any{}, "devices": slices.Repeat([]any{
-		map[string]any{"edge": "http://" + ln.Addr().String() + "/v1", "key": "secret"},
-	}, devices)})
-	http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer secret" {
+	return ln
+}
+
+// pretendEdge passes chats on, and wants to see a key.
+func pretendEdge(key, upstream string) http.Handler {
+	proxy := newLean(upstream)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Authorization") != "Bearer "+key:
 			http.Error(w, "who are you", http.StatusUnauthorized)
-			return
+		case r.URL.Path == "/v1/inlet":
+			fmt.Fprint(w, `{"transaction_id":"x"}`)
+		case r.URL.Path == "/v1/outlet":
+			fmt.Fprint(w, `{"ack":true}`)
+		default:
+			proxy.ServeHTTP(w, r)
 		}
-		proxy.ServeHTTP(w, r)
-	}))
+	})
 }
 
 func TestRunComparesEveryTarget(t *testing.T) {
@@ -81,10 +122,10 @@ func TestRunComparesEveryTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := run(t.Context(), []string{"-binary", self, "-rounds", "2", "-slice", "40ms", "-streams", "40", "-walk", "", "-exec", ""}, &out); err != nil {
+	if err := run(t.Context(), []string{"-binary", self, "-rounds", "2", "-slice", "40ms", "-streams", "40", "-walk", "", "-exec", "", "-duties", self}, &out); err != nil {
 		t.Fatalf("run: %v\n%s", err, out.String())
 	}
-	for _, want := range []string{"the edge, all in one", "plain chat, one caller", "first chunk of a stream, 16 callers at once", "straight", "lean", "reverse", "edge", "through a peer", "streams cut, of 40 through the edge: 0"} {
+	for _, want := range []string{"the edge, all in one", "plain chat, one caller", "first chunk of a stream, 16 callers at once", "straight", "lean", "reverse", "edge", "through a peer", "beside a proxy with the same", "inlet, plain chat, 16 callers at once: added", "outlet, 64 at once", "streams cut, of 40 through the edge: 0"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out.String())
 		}
@@ -188,7 +229,7 @@ func TestRatiosAreTakenWithinARound(t *testing.T) {
 	printTable(&out, shape{conns: 1}, targets, rounds)
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	got := strings.Fields(lines[len(lines)-1])
-	want := []string{"edge", "11.000", "2.00x", "1.33x", "0.67x", "5.500", "2.00x", "0.000", "-", "-"}
+	want := []string{"edge", "11.000", "2.00x", "1.33x", "0.67x", "5.500", "2.00x", "0.000", "-", "-", "0.000"}
 	if strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("line of the edge %q, want %q", got, want)
 	}
@@ -207,7 +248,7 @@ func TestTheSummaryHoldsAllFigures(t *testing.T) {
 	want := "the edge, all in one p50 /straight /lean /reverse added/lean cpu s/10k cpu/lean " +
 		"plain chat, one caller " + figures + " first chunk of a stream, 16 callers at once " + figures +
 		" through a peer: one device's edge, another device's work p50 /straight /edge cpu/edge plain chat, one caller " + peers + " first chunk of a stream, 16 callers at once " + peers +
-		" streams cut, of 10000 through the edge: 0 the walk, for each attempt: 1234 ns, 7 allocations"
+		" no proxy with duties to compare with: name its folder or program with -duties or DUTIES_PROXY streams cut, of 10000 through the edge: 0 the walk, for each attempt: 1234 ns, 7 allocations"
 	if got != want {
 		t.Errorf("summary\n%s\nwant\n%s", got, want)
 	}

@@ -24,13 +24,16 @@ type target struct {
 	base  string // http://HOST:PORT
 	key   string
 	model string
+	path  string // what is asked, where it is no chat
+	body  string
+	want  string // a part of every answer; the provider's if empty
 	pid   int
 	words func() string // the end of what the process logged; nil where there is none
 }
 
 // startTargets starts the provider and all that is compared in front of it, in
 // the order that the tables have. The caller calls stop, also to clean up.
-func startTargets(ctx context.Context, binary string) (_ []target, stop func(), err error) {
+func startTargets(ctx context.Context, binary, duties string) (_ []target, stop func(), err error) {
 	var targets []target
 	var running []*child
 	dir, err := os.MkdirTemp("", "chordwheel-bench-")
@@ -66,12 +69,17 @@ func startTargets(ctx context.Context, binary string) (_ []target, stop func(), 
 		running = append(running, c)
 		targets = append(targets, target{name: role, base: base, model: "small", pid: c.cmd.Process.Pid})
 	}
-	for _, begin := range []func(ctx context.Context, binary, dir, provider string) (target, *child, error){startEdge, startPeer} {
+	begins := []func(ctx context.Context, binary, dir, provider string) (target, []*child, error){startEdge, startPeer}
+	if duties != "" {
+		begins = append(begins, func(ctx context.Context, _, dir, provider string) (target, []*child, error) {
+			return startDuties(ctx, duties, dir, provider)
+		})
+	}
+	for _, begin := range begins {
 		t, c, err := begin(ctx, binary, dir, targets[straight].base)
-		if err != nil {
+		if running = append(running, c...); err != nil {
 			return nil, nil, err
 		}
-		running = append(running, c)
 		targets = append(targets, t)
 	}
 	return targets, cleanUp, nil
@@ -94,9 +102,47 @@ workspaces:
   - id: home
 `
 
-func startEdge(ctx context.Context, binary, dir, provider string) (target, *child, error) {
-	return startUp(ctx, binary, filepath.Join(dir, "edge"), "edge", 1, fmt.Sprintf(catalogue, provider))
+// startEdge gives the edge of a device whose hub is another process, so that what the
+// hub does, the ledger's part among it, does not count as the device's.
+func startEdge(ctx context.Context, binary, dir, provider string) (target, []*child, error) {
+	dir = filepath.Join(dir, "edge")
+	file, err := writeCatalogue(dir, fmt.Sprintf(catalogue, provider))
+	if err != nil {
+		return target{}, nil, err
+	}
+	hubDir, deviceDir := filepath.Join(dir, "hub"), filepath.Join(dir, "device")
+	hub, _, err := start(ctx, dir, binary, "orchestrator", "--json", "--dir", hubDir, "--web", "127.0.0.1:0", "--authority", "127.0.0.1:0", "--listen", "/ip4/127.0.0.1/tcp/0", "--catalog", file)
+	if err != nil {
+		return target{}, nil, err
+	}
+	running := []*child{hub}
+	invitation, err := exec.CommandContext(ctx, binary, "invite", "--dir", hubDir).Output()
+	if err == nil {
+		err = exec.CommandContext(ctx, binary, "join", "--dir", deviceDir, strings.TrimSpace(string(invitation))).Run()
+	}
+	if err != nil {
+		return target{}, running, fmt.Errorf("%s does not join a device: %w", binary, err)
+	}
+	device, line, err := start(ctx, dir, binary, "daemon", "--json", "--dir", deviceDir, "--edge", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--listen", "/ip4/127.0.0.1/tcp/0")
+	if err != nil {
+		return target{}, running, err
+	}
+	running = append(running, device)
+	var ready struct {
+		Device struct{ Edge string }
+	}
+	if err := json.Unmarshal([]byte(line), &ready); err != nil || ready.Device.Edge == "" {
+		return target{}, running, fmt.Errorf("%s daemon --json said %q, not where its edge is", binary, line)
+	}
+	t := target{name: "edge", base: strings.TrimSuffix(ready.Device.Edge, "/v1"), key: edgeKey, model: "small", pid: device.cmd.Process.Pid, words: device.lastWords}
+	if err := untilAnswered(ctx, t); err != nil {
+		return target{}, running, fmt.Errorf("the device answers nothing: %w; the log ends with: %s", err, device.lastWords())
+	}
+	return t, running, nil
 }
+
+// edgeKey is what callers show to the edge: checking it is one of its duties.
+const edgeKey = "bench"
 
 // Where the provider is the peer's own service, the first device has nothing but the
 // slot. 16 callers at once are more than a device takes from one peer unless told.
@@ -117,7 +163,7 @@ sharing: {jobs: 64}
 )
 
 // startPeer gives the edge of a device whose every request runs on another device.
-func startPeer(ctx context.Context, binary, dir, provider string) (target, *child, error) {
+func startPeer(ctx context.Context, binary, dir, provider string) (target, []*child, error) {
 	dir = filepath.Join(dir, "peer")
 	config := filepath.Join(dir, "up", "b", "config.yaml")
 	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
@@ -126,17 +172,27 @@ func startPeer(ctx context.Context, binary, dir, provider string) (target, *chil
 	if err := os.WriteFile(config, fmt.Appendf(nil, ownService, provider), 0o600); err != nil {
 		return target{}, nil, err
 	}
-	t, c, err := startUp(ctx, binary, dir, "peer", 2, slotOnly)
+	file, err := writeCatalogue(dir, slotOnly)
 	if err != nil {
 		return target{}, nil, err
 	}
-	t.model = "auto" // a peer's own models have no names here
-	if err := untilAnswered(ctx, t); err != nil {
-		err = fmt.Errorf("the first device never handed work to the second: %w; the log ends with: %s", err, c.lastWords())
-		c.stop()
+	c, line, err := start(ctx, dir, binary, "up", "--devices", "2", "--dir", filepath.Join(dir, "up"), "--catalog", file, "--json")
+	if err != nil {
 		return target{}, nil, err
 	}
-	return t, c, nil
+	var ready struct {
+		Devices []struct{ Edge, Key string }
+	}
+	if err := json.Unmarshal([]byte(line), &ready); err != nil || len(ready.Devices) != 2 {
+		return target{}, []*child{c}, fmt.Errorf("%s up --json said %q, not which devices are ready", binary, line)
+	}
+	d := ready.Devices[0] // a peer's own models have no names there
+	t := target{name: "peer", base: strings.TrimSuffix(d.Edge, "/v1"), key: d.Key, model: "auto", pid: c.cmd.Process.Pid, words: c.lastWords}
+	if err := untilAnswered(ctx, t); err != nil {
+		err = fmt.Errorf("the first device never handed work to the second: %w; the log ends with: %s", err, c.lastWords())
+		return target{}, []*child{c}, err
+	}
+	return t, []*child{c}, nil
 }
 
 // untilAnswered waits a limited time until a target answers: two devices have to meet
@@ -156,30 +212,14 @@ func untilAnswered(ctx context.Context, t target) error {
 	}
 }
 
-// startUp starts a hub and devices, and gives the edge of the first as a target.
-func startUp(ctx context.Context, binary, dir, name string, devices int, catalogue string) (target, *child, error) {
-	// In a folder of its own: the hub watches the one that the catalogue is in,
-	// and every line that is logged beside it would wake the hub.
+// writeCatalogue writes it in a folder of its own: the hub watches the one that the
+// catalogue is in, and every line that is logged beside it would wake the hub.
+func writeCatalogue(dir, text string) (string, error) {
 	file := filepath.Join(dir, "catalogue", "catalogue.yaml")
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return target{}, nil, err
+		return "", err
 	}
-	if err := os.WriteFile(file, []byte(catalogue), 0o600); err != nil {
-		return target{}, nil, err
-	}
-	c, line, err := start(ctx, dir, binary, "up", "--devices", strconv.Itoa(devices), "--dir", filepath.Join(dir, "up"), "--catalog", file, "--json")
-	if err != nil {
-		return target{}, nil, err
-	}
-	var ready struct {
-		Devices []struct{ Edge, Key string }
-	}
-	if err := json.Unmarshal([]byte(line), &ready); err != nil || len(ready.Devices) != devices {
-		c.stop()
-		return target{}, nil, fmt.Errorf("%s up --json said %q, not which device is ready", binary, line)
-	}
-	d := ready.Devices[0]
-	return target{name: name, base: strings.TrimSuffix(d.Edge, "/v1"), key: d.Key, model: "small", pid: c.cmd.Process.Pid, words: c.lastWords}, c, nil
+	return file, os.WriteFile(file, []byte(text), 0o600)
 }
 
 // child is a process that was started here and has said that it is ready.
@@ -203,9 +243,32 @@ func (c *child) lastWords() string {
 // start runs a program until it has printed its first line, which it returns.
 // Its log goes to a file in dir.
 func start(ctx context.Context, dir, program string, args ...string) (*child, string, error) {
-	log, err := os.CreateTemp(dir, "log-")
+	c, out, err := launch(ctx, dir, program, args...)
 	if err != nil {
 		return nil, "", err
+	}
+	line, err := firstLine(ctx, out)
+	if err != nil {
+		words := c.lastWords()
+		c.stop()
+		return nil, "", fmt.Errorf("%s %s did not start: %w: %s", program, args[0], err, words)
+	}
+	return c, line, nil
+}
+
+// startSilent runs a program that says nothing when it is ready.
+func startSilent(ctx context.Context, dir, program string, args ...string) (*child, error) {
+	c, out, err := launch(ctx, dir, program, args...)
+	if err == nil {
+		go io.Copy(io.Discard, out)
+	}
+	return c, err
+}
+
+func launch(ctx context.Context, dir, program string, args ...string) (*child, io.Reader, error) {
+	log, err := os.CreateTemp(dir, "log-")
+	if err != nil {
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	c := &child{cmd: exec.CommandContext(ctx, program, args...), log: log}
@@ -215,24 +278,21 @@ func start(ctx context.Context, dir, program string, args ...string) (*child, st
 	c.cmd.SysProcAttr = tied()
 	// The model inside the binary would answer in the provider's place.
 	c.cmd.Env = append(os.Environ(), "CHORDWHEEL_BUILTIN=false")
+	if len(args) > 0 && args[0] == "daemon" {
+		c.cmd.Env = append(c.cmd.Env, "ORCH_API_KEY="+edgeKey)
+	}
 	out, err := c.begin()
 	if err != nil {
 		cancel()
 		log.Close()
-		return nil, "", err
+		return nil, nil, err
 	}
 	c.stop = func() {
 		cancel()
 		_ = c.cmd.Wait()
 		log.Close()
 	}
-	line, err := firstLine(ctx, out)
-	if err != nil {
-		words := c.lastWords()
-		c.stop()
-		return nil, "", fmt.Errorf("%s %s did not start: %w: %s", program, args[0], err, words)
-	}
-	return c, line, nil
+	return c, out, nil
 }
 
 func (c *child) begin() (io.Reader, error) {
@@ -291,6 +351,24 @@ func processorTime(pid int) float64 {
 		return math.NaN()
 	}
 	return (user + system) / ticksPerSecond
+}
+
+// memoryOf is what a process holds of the machine's memory, in MiB, or NaN where the
+// system has no such file.
+func memoryOf(pid int) float64 {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return math.NaN()
+	}
+	fields := strings.Fields(string(raw))
+	if len(fields) < 2 {
+		return math.NaN()
+	}
+	pages, err := strconv.ParseFloat(fields[1], 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return pages * float64(os.Getpagesize()) / (1 << 20)
 }
 
 // ticksPerSecond is the unit of the proc file system on every Linux in use.

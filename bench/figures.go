@@ -19,6 +19,7 @@ type figure struct {
 	p50    float64 // milliseconds
 	rate   float64 // answers a second
 	cpu    float64 // processor seconds per 10,000 answers; NaN where unknown
+	memory float64 // MiB that the process held at the end; NaN where unknown
 }
 
 // compare drives all targets in turn, round after round, and returns the
@@ -57,7 +58,7 @@ func measure(ctx context.Context, t target, c *crowd, slice time.Duration) figur
 	before, start := processorTime(t.pid), time.Now()
 	got := c.drive(ctx, during(slice))
 	elapsed, used := time.Since(start), processorTime(t.pid)-before
-	f := figure{asked: len(got.took) + got.failed, failed: got.failed, last: got.last, cpu: math.NaN()}
+	f := figure{asked: len(got.took) + got.failed, failed: got.failed, last: got.last, cpu: math.NaN(), memory: memoryOf(t.pid)}
 	if n := len(got.took); n > 0 {
 		f.p50 = float64(got.took[n/2]) / float64(time.Millisecond)
 		f.rate = float64(n) / elapsed.Seconds()
@@ -112,6 +113,7 @@ const (
 	reverse  = 2
 	edge     = 3
 	peer     = 4 // the edge of a device, whose work another does
+	duties   = 5 // a proxy with the duties of the edge, where one was named
 )
 
 // printTable prints one line per target. A ratio is taken within a round and
@@ -119,24 +121,27 @@ const (
 func printTable(out io.Writer, s shape, targets []target, rounds [][]figure) {
 	fmt.Fprintf(out, "%s (median of %d rounds)\n", s, len(rounds))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tp50 ms\t/straight\t/lean\t/reverse\tadded ms\tadded/lean\tanswers/s\tcpu s/10k\tcpu/lean\t")
+	fmt.Fprintln(w, "\tp50 ms\t/straight\t/lean\t/reverse\tadded ms\tadded/lean\tanswers/s\tcpu s/10k\tcpu/lean\tMiB\t")
 	for i, t := range targets {
 		p50 := func(over int) float64 {
 			return median(rounds, func(r []figure) float64 { return r[i].p50 / r[over].p50 })
 		}
-		added := func(r []figure, i int) float64 { return r[i].p50 - r[straight].p50 }
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", t.name,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", t.name,
 			number(median(rounds, func(r []figure) float64 { return r[i].p50 })),
 			ratio(p50(straight)), ratio(p50(leanest)), ratio(p50(reverse)),
 			number(median(rounds, func(r []figure) float64 { return added(r, i) })),
 			ratio(median(rounds, func(r []figure) float64 { return share(added(r, i), added(r, leanest)) })),
 			number(median(rounds, func(r []figure) float64 { return r[i].rate })),
 			number(median(rounds, func(r []figure) float64 { return r[i].cpu })),
-			ratio(median(rounds, func(r []figure) float64 { return r[i].cpu / r[leanest].cpu })))
+			ratio(median(rounds, func(r []figure) float64 { return r[i].cpu / r[leanest].cpu })),
+			number(median(rounds, func(r []figure) float64 { return r[i].memory })))
 	}
 	w.Flush()
 	fmt.Fprintln(out)
 }
+
+// added is what target i adds to the straight way, in one round.
+func added(r []figure, i int) float64 { return r[i].p50 - r[straight].p50 }
 
 // share is a over b, and unknown where noise ate b: a round in which the lean
 // proxy seems to be no slower than no proxy says nothing.

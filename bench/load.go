@@ -44,22 +44,33 @@ var (
 type caller struct {
 	addr    string
 	request []byte
+	want    []byte // a part of every answer
 	conn    net.Conn
 	in      *bufio.Reader
 }
 
 func newCaller(t target, streamed bool) *caller {
-	prompt := strings.Repeat("which of the spokes is the shortest way to the rim? ", 40)
-	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"system","content":"Answer in one paragraph."},{"role":"user","content":%q}],"temperature":0.2,"stream":%t}`, t.model, prompt, streamed)
+	path, body := "/v1/chat/completions", fmt.Sprintf(`{"model":%q,%s,"temperature":0.2,"stream":%t}`, t.model, messages, streamed)
+	if t.path != "" {
+		path, body = t.path, t.body
+	}
+	want := t.want
+	if want == "" {
+		want = answer
+	}
 	host := strings.TrimPrefix(t.base, "http://")
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", host, len(body))
+	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", path, host, len(body))
 	if t.key != "" {
 		fmt.Fprintf(&b, "Authorization: Bearer %s\r\n", t.key)
 	}
 	b.WriteString("\r\n" + body)
-	return &caller{addr: host, request: b.Bytes()}
+	return &caller{addr: host, request: b.Bytes(), want: []byte(want)}
 }
+
+// messages are what is asked: about 2 KB.
+var messages = fmt.Sprintf(`"messages":[{"role":"system","content":"Answer in one paragraph."},{"role":"user","content":%q}]`,
+	strings.Repeat("which of the spokes is the shortest way to the rim? ", 40))
 
 // ask sends the request and reads the whole answer. It returns the time to the
 // figure of interest: the end of a plain answer, the first content of a stream.
@@ -99,7 +110,7 @@ func (c *caller) exchange(streamed bool, start time.Time) (time.Duration, error)
 		return readStream(res.Body, start)
 	}
 	text, err := io.ReadAll(res.Body)
-	if err == nil && !bytes.Contains(text, []byte(answer)) {
+	if err == nil && !bytes.Contains(text, c.want) {
 		err = errTooShort
 	}
 	return time.Since(start), err

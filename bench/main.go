@@ -1,6 +1,7 @@
 // Command bench measures what the edge costs: it drives one provider straight,
 // through a lean proxy, through the standard library's reverse proxy, through the real
-// chordwheel binary, and through one device of it on another, in turn, and prints the ratios. Each of
+// chordwheel binary, through one device of it on another, and through a proxy with
+// the same duties where one is named, in turn, and prints the ratios. Each of
 // them is a process of its own, so that their processor time can be told apart.
 // It meets the product from outside only: its command line, its HTTP, its
 // processor time.
@@ -34,6 +35,7 @@ type settings struct {
 	streams int
 	walk    string
 	exec    string
+	duties  string
 }
 
 func main() {
@@ -62,18 +64,19 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.IntVar(&s.streams, "streams", 10_000, "streams sent through the edge to see that none is cut")
 	fs.StringVar(&s.walk, "walk", "./chain/walk", "the package whose benchmark says what an attempt costs; empty to leave it out")
 	fs.StringVar(&s.exec, "exec", "./mesh/exec", "the package whose benchmark compares an attempt at a peer with a raw echo; empty to leave it out")
+	fs.StringVar(&s.duties, "duties", os.Getenv("DUTIES_PROXY"), "a proxy with the duties of the edge to compare it with: its program, or the folder of its Go code")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	if s.rounds < 1 || s.slice <= 0 || s.streams < 0 {
 		return errors.New("rounds and slice must be positive, streams not negative")
 	}
-	targets, stop, err := startTargets(ctx, s.binary)
+	targets, stop, err := startTargets(ctx, s.binary, s.duties)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	var sum summary
+	sum := summary{duties: s.duties}
 	var failed error
 	for _, shape := range []shape{{streamed: false, conns: 1}, {streamed: false, conns: 16}, {streamed: true, conns: 1}, {streamed: true, conns: 16}} {
 		figures, err := compare(ctx, targets, shape, s.rounds, s.slice)
@@ -83,6 +86,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		printTable(out, shape, targets, figures)
 		sum.add(shape, figures)
 		failed = errors.Join(failed, faults(targets, figures))
+	}
+	if err := sum.account(ctx, targets, s); err != nil {
+		return errors.Join(failed, err)
 	}
 	if sum.streams = s.streams; s.streams > 0 {
 		if sum.cut, err = countCut(ctx, targets[edge], s.streams); err != nil {
@@ -106,6 +112,24 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	sum.print(out)
 	return failed
+}
+
+// account measures the two routes of the edge that carry no chat.
+func (sum *summary) account(ctx context.Context, targets []target, s settings) (err error) {
+	beside := append([]target{targets[straight], inletOf(targets[edge])}, targets[min(duties, len(targets)):]...)
+	sum.inletShapes = []shape{{conns: 1}, {conns: 16}}
+	for _, shape := range sum.inletShapes {
+		figures, err := compare(ctx, beside, shape, s.rounds, s.slice)
+		if err == nil {
+			err = faults(beside, figures)
+		}
+		if err != nil {
+			return err
+		}
+		sum.inlet = append(sum.inlet, figures)
+	}
+	sum.outlet, err = measureOutlet(ctx, targets[edge], s.rounds, s.slice)
+	return err
 }
 
 // serveRole runs one of the programs that the edge is compared with: it prints

@@ -22,7 +22,7 @@ func hold() error {
 	if err != nil {
 		return err
 	}
-	targets, _, err := startTargets(context.Background(), self)
+	targets, _, err := startTargets(context.Background(), self, self)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func TestNoTargetOutlivesTheRun(t *testing.T) {
 	defer run.Process.Kill()
 	var conns []net.Conn
 	in := bufio.NewScanner(out)
-	for len(conns) < 4 && in.Scan() {
+	for len(conns) < 6 && in.Scan() {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(in.Text(), "http://"))
 		if err != nil {
 			t.Fatal(err)
@@ -63,8 +63,8 @@ func TestNoTargetOutlivesTheRun(t *testing.T) {
 		defer conn.Close()
 		conns = append(conns, conn)
 	}
-	if len(conns) != 4 {
-		t.Fatalf("%d targets were started, want 4", len(conns))
+	if len(conns) != 6 {
+		t.Fatalf("%d targets were started, want 6", len(conns))
 	}
 	if err := run.Process.Kill(); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,11 @@ type summary struct {
 	cut     int
 	walk    *attempt // nil where it was not measured
 	exec    []execFigures
+
+	duties      string // the proxy that the edge was compared with, "" for none
+	inlet       [][][]figure
+	inletShapes []shape
+	outlet      []outletFigure
 }
 
 func (s *summary) add(of shape, rounds [][]figure) {
@@ -46,6 +51,7 @@ func (s *summary) print(out io.Writer) {
 			ratio(median(rounds, func(r []figure) float64 { return r[peer].cpu / r[edge].cpu })))
 	}
 	w.Flush()
+	s.printDuties(out)
 	for _, e := range s.exec {
 		fmt.Fprintln(out, e)
 	}
@@ -60,5 +66,5 @@ func (s *summary) print(out io.Writer) {
 // addedOverLean compares what target i adds to the straight way with what the
 // lean proxy adds, both in the same round.
 func addedOverLean(r []figure, i int) float64 {
-	return (r[i].p50 - r[straight].p50) / (r[leanest].p50 - r[straight].p50)
+	return added(r, i) / added(r, leanest)
 }
