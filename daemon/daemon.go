@@ -27,6 +27,9 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/apps"
 	"github.com/chordwheel/chordwheel/daemon/bind"
 	"github.com/chordwheel/chordwheel/daemon/control"
+	jobs "github.com/chordwheel/chordwheel/daemon/job"
+	"github.com/chordwheel/chordwheel/daemon/pipeline"
+	"github.com/chordwheel/chordwheel/daemon/pipeline/wave"
 	"github.com/chordwheel/chordwheel/daemon/report"
 	"github.com/chordwheel/chordwheel/daemon/sharing"
 	"github.com/chordwheel/chordwheel/mesh/member"
@@ -86,6 +89,9 @@ type Config struct {
 
 	Selection Selection // how `auto` comes to its options
 
+	Pipeline pipeline.Settings // what becomes of hard questions; the zero value is off
+	Jobs     jobs.Keeper       // keeps the records of jobs; nil: they end with the process
+
 	// Connect makes the node of a joined device and starts it. The daemon
 	// closes it.
 	Connect func(ctx context.Context, j Joined, events Events) (Node, error)
@@ -111,6 +117,10 @@ type Daemon struct {
 	deltas   deltas
 	apps     *apps.Book
 	purse    *purse.Purse
+	jobs     *jobs.Table
+	pipeline *pipeline.Pipeline // nil: off
+	pool     *wave.Pool
+	stopJobs context.CancelFunc // ends the keeping of jobs; nil before Start
 	throttle *throttle.Throttle
 	lastEnd  atomic.Int64 // when the last request ended, Unix milliseconds
 
@@ -148,6 +158,7 @@ type counts struct {
 	total, failed, protests, extended, attempts, probes atomic.Uint64
 	unproven                                            atomic.Uint64 // answers of peers whose statement did not hold
 	inFlight                                            atomic.Int64
+	hedges, hedgesWon                                   atomic.Uint64 // of the pipeline's jobs
 }
 
 // New makes a daemon from cfg. It reads what joining gave from cfg.State and
@@ -201,6 +212,9 @@ func New(cfg Config) (*Daemon, error) {
 		}
 		d.locals[l.Option.ID] = l.Option
 	}
+	if err := d.openPipeline(); err != nil {
+		return nil, err
+	}
 	if len(cfg.Chains.All()) > 0 {
 		d.markReady()
 	}
@@ -238,6 +252,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	d.group.Go(func() { d.visits(d.run) })
 	d.group.Go(func() { d.tend(d.run) })
 	d.receipts.start(d.run)
+	d.startJobs(d.run)
 	return nil
 }
 
@@ -250,6 +265,7 @@ func (d *Daemon) Close() error {
 	if d.cancel != nil {
 		d.cancel()
 	}
+	d.closeJobs()
 	d.group.Wait()
 	if err := d.keepAll(); err != nil {
 		d.cfg.Log.Warn("not all that this device knows was kept", "error", err)

@@ -95,7 +95,7 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 	defer d.ends()
 	used := d.foreign.sharing.Owns()
 	defer func() { used(time.Now()) }()
-	result, err := d.walk(ctx, w, a, nil, a.watch(deliver))
+	result, err := d.answer(ctx, w, a, a.watch(deliver))
 	d.count(w, &result, err)
 	a.close(statusOf(ctx, &result, err))
 	return result, err

@@ -60,6 +60,8 @@ type deviceConfig struct {
 	ListAgents bool          `yaml:"list_agents" env:"EDGE_LIST_AGENTS"`
 	Seed       string        `yaml:"seed" env:"SEED_PATH"`
 
+	Pipeline pipelineConfig `yaml:"pipeline"`
+
 	DefaultModel string        `yaml:"default_model_did" env:"DEFAULT_MODEL_DID"`
 	SelectWait   time.Duration `yaml:"select_timeout" env:"SELECT_TIMEOUT"`
 
@@ -109,6 +111,7 @@ func defaultDevice(i int, host string) deviceConfig {
 		Edge: fmt.Sprintf("127.0.0.1:%d", edgePort+10*i), Admin: fmt.Sprintf("127.0.0.1:%d", adminPort+10*i),
 		Listen: meshAddresses(host, devMeshPort+10*i), MDNS: true, Log: "info", Builtin: true, KeyRing: "file", Explore: true,
 		SelectWait: 300 * time.Millisecond, ConnectWait: 5 * time.Second, FirstOutput: time.Minute, Total: 5 * time.Minute,
+		Pipeline:   defaultPipeline(),
 		SpoolAlert: 1000, SpoolAlertAge: 15 * time.Minute, SpoolMax: 100000, Backpressure: "off",
 		GateMode: string(gate.Observe), RefreshSkew: time.Minute,
 	}
@@ -303,6 +306,9 @@ func (c *deviceConfig) wrong() (wrong []string) {
 	}
 	if c.AdminToken != "" && (c.AdminToken == c.Key || c.AdminToken == c.NextKey) {
 		wrong = append(wrong, "ORCH_ADMIN_TOKEN is the same as ORCH_API_KEY; what applications have must not be the owner's")
+	}
+	if _, err := c.Pipeline.settings(); err != nil {
+		wrong = append(wrong, err.Error())
 	}
 	if c.Key == "" && c.NextKey != "" {
 		wrong = append(wrong, "ORCH_API_KEY_NEXT is set without ORCH_API_KEY")

@@ -186,6 +186,10 @@ func openDevice(o deviceOptions) (d *device, err error) {
 	if err != nil {
 		return nil, usage("%w", err)
 	}
+	stages, err := o.config.Pipeline.settings()
+	if err != nil {
+		return nil, usage("%w", err)
+	}
 	d.upstream = openai.New(openai.Config{ConnectTimeout: o.config.ConnectWait, Log: o.log})
 	d.Daemon, err = daemon.New(daemon.Config{
 		Key: key, DeviceID: d.id, Name: o.config.Name, Version: version, Metered: o.config.Metered, Explore: o.config.Explore && !o.config.Metered,
@@ -193,8 +197,8 @@ func openDevice(o deviceOptions) (d *device, err error) {
 		Locals: locals, Defaults: chain.Limits{FirstOutput: chain.MillisOf(o.config.FirstOutput), Idle: chain.MillisOf(time.Minute), Total: chain.MillisOf(o.config.Total)},
 		Sharing: policy, Sensors: newSensors(o.config.Metered),
 		Spool: d.spool, Ledger: d.ledger, Backpressure: o.config.Backpressure == "on",
-		Selection: choosing,
-		Connect:   connector(key, o), Log: o.log, Random: newRandom(),
+		Selection: choosing, Pipeline: stages, Jobs: d.db.Bucket("jobs"),
+		Connect: connector(key, o), Log: o.log, Random: newRandom(),
 	})
 	if err != nil {
 		return nil, err

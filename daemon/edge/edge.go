@@ -72,13 +72,21 @@ type Work struct {
 
 	App *apps.App // who asks; nil for the device's own key
 
-	Ask    []byte // of a chat: the last text of the last message of a user, as a JSON string in Body; nil without one
+	Ask []byte // of a chat: the last text of the last message of a user, as a JSON string in Body; nil without one
+	// Comment, where the edge sets it, tells a caller who takes a stream something
+	// beside the answer: one line. Calls of it and of deliver take turns.
+	Comment func(line string)
+
+	Complexity string // what the worker found of the request, and why: set like Method
+	Job        string // the worker's record of how it was worked on: set like Method
+
 	Method string // how the worker came to its options: selection_method. It sets it before it delivers; "" says nothing
 }
 
 // Budget is how long a caller wants to wait at most. The zero Budget is
 // "interactive".
 type Budget struct {
+	Named    bool          // the caller said it; work that takes long may take more otherwise
 	Batch    bool          // "batch"
 	Duration time.Duration // a length of its own; 0 if it was named
 }

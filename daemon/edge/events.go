@@ -26,6 +26,8 @@ type events struct {
 	cancel  context.CancelFunc
 	onStart func(a walk.Attempt) // names what answers, before the header goes out
 
+	onComment func() // names what is known before anything answered
+
 	mu     sync.Mutex
 	timer  *time.Timer
 	buf    *bytes.Buffer
@@ -49,7 +51,7 @@ var (
 // newEvents makes the stream of x.
 func (x *exchange) newEvents() *events {
 	return &events{w: x.w, rc: x.rc, limits: x.edge.limits, id: x.id, began: x.began, buf: buffers.Get().(*bytes.Buffer),
-		onStart: x.nameRunner}
+		onStart: x.nameRunner, onComment: x.nameMethod}
 }
 
 // start begins to watch for silence. The context it gives ends also when a
@@ -82,6 +84,31 @@ func (s *events) deliver(a walk.Attempt, data [][]byte) error {
 	}
 	s.events += len(data)
 	return s.send(!a.Ended) // what comes last leaves with the end of the stream
+}
+
+// comment writes a line beside the answer, which no client takes for a part of it.
+func (s *events) comment(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.err != nil {
+		return
+	}
+	if !s.begun {
+		s.onComment()
+		s.begin()
+	}
+	s.buf.Reset()
+	s.buf.WriteString(": ")
+	for _, c := range []byte(line) {
+		if c < ' ' {
+			c = ' '
+		}
+		s.buf.WriteByte(c)
+	}
+	s.buf.WriteString("\n\n")
+	if s.send(true) != nil {
+		s.cancel()
+	}
 }
 
 // delivered reports whether anything of the worker's went out.

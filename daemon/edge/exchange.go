@@ -190,6 +190,8 @@ func (x *exchange) refuse(f failure) {
 		h.Set(headerOption, x.option)
 		h.Set(headerAttempts, strconv.Itoa(x.attempts))
 		x.nameMethod()
+	} else if x.work != nil && x.work.Complexity != "" {
+		x.nameMethod()
 	}
 	x.json(f.status, f.body(x.id))
 }
@@ -293,6 +295,9 @@ func (x *exchange) logRequest() {
 	)
 	if x.app != nil {
 		attrs = append(attrs, slog.String("app", x.app.Name))
+	}
+	if x.work != nil && x.work.Complexity != "" {
+		attrs = append(attrs, slog.String("complexity", x.work.Complexity), slog.String("job", x.work.Job))
 	}
 	if x.route == routeInlet || x.route == routeOutlet {
 		attrs = append(attrs, slog.String("agent_did", x.agent), slog.String("gate_decision", x.gateWord), slog.String("token_id", x.tokenID))

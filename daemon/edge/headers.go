@@ -19,6 +19,9 @@ const (
 	headerAttempts  = prefix + "Attempts"
 	headerPeer      = prefix + "Peer"
 	headerSelection = prefix + "Selection"
+
+	headerComplexity = prefix + "Complexity"
+	headerJob        = prefix + "Job"
 )
 
 // Bounds of what headers may ask for.
@@ -82,6 +85,7 @@ func readWish(name, v string, w *Work) *Refusal {
 	switch name[len(prefix):] {
 	case "Budget":
 		w.Budget, ok = parseBudget(v)
+		w.Budget.Named = true
 		want = "interactive, batch, or a duration such as 90s, at most 24h"
 	case "Session":
 		w.Session, ok = label(v)
@@ -149,10 +153,16 @@ func (x *exchange) nameRunner(a walk.Attempt) {
 	}
 }
 
-// nameMethod says in the header how the options were come by.
+// nameMethod says in the header how the options were come by, and how the request
+// is worked on.
 func (x *exchange) nameMethod() {
-	if x.work != nil && x.work.Method != "" {
-		x.w.Header()[headerSelection] = []string{x.work.Method}
+	if x.work == nil {
+		return
+	}
+	for _, f := range []struct{ name, value string }{{headerSelection, x.work.Method}, {headerComplexity, x.work.Complexity}, {headerJob, x.work.Job}} {
+		if f.value != "" {
+			x.w.Header()[f.name] = []string{f.value}
+		}
 	}
 }
 
@@ -160,7 +170,7 @@ func (x *exchange) nameMethod() {
 func allowCORS(h http.Header, origin string) {
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Add("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", headerRequestID+", "+headerOption+", "+headerAttempts+", "+headerPeer+", "+headerSelection+", Retry-After")
+	h.Set("Access-Control-Expose-Headers", headerRequestID+", "+headerOption+", "+headerAttempts+", "+headerPeer+", "+headerSelection+", "+headerComplexity+", "+headerJob+", Retry-After")
 }
 
 // preflight answers a browser's question before a request from a listed origin.

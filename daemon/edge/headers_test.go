@@ -105,10 +105,10 @@ func TestWishes(t *testing.T) {
 		want          Work // "" in refusal means accepted
 		refusal       string
 	}{
-		{"Budget", "interactive", Work{}, ""},
-		{"Budget", "batch", Work{Budget: Budget{Batch: true}}, ""},
-		{"Budget", "90s", Work{Budget: Budget{Duration: 90 * time.Second}}, ""},
-		{"Budget", "24h", Work{Budget: Budget{Duration: 24 * time.Hour}}, ""},
+		{"Budget", "interactive", Work{Budget: Budget{Named: true}}, ""},
+		{"Budget", "batch", Work{Budget: Budget{Named: true, Batch: true}}, ""},
+		{"Budget", "90s", Work{Budget: Budget{Named: true, Duration: 90 * time.Second}}, ""},
+		{"Budget", "24h", Work{Budget: Budget{Named: true, Duration: 24 * time.Hour}}, ""},
 		{"Budget", "25h", Work{}, "X-Chordwheel-Budget: want interactive, batch, or a duration such as 90s, at most 24h"},
 		{"Budget", "-1s", Work{}, "X-Chordwheel-Budget: want interactive, batch, or a duration such as 90s, at most 24h"},
 		{"Budget", "90", Work{}, "X-Chordwheel-Budget: want interactive, batch, or a duration such as 90s, at most 24h"},

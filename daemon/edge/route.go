@@ -94,6 +94,7 @@ func (x *exchange) createChatCompletion(string) *Refusal {
 	return x.do(w, read, func(w *Work) walk.Deliver {
 		if w.Stream {
 			x.stream = x.newEvents()
+			w.Comment = x.stream.comment
 			return x.stream.deliver
 		}
 		return x.deliverWhole

@@ -1,0 +1,421 @@
+package daemon_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/receipt"
+	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon"
+	"github.com/chordwheel/chordwheel/daemon/adapter"
+	"github.com/chordwheel/chordwheel/daemon/apps"
+	"github.com/chordwheel/chordwheel/daemon/edge"
+	"github.com/chordwheel/chordwheel/daemon/job"
+	"github.com/chordwheel/chordwheel/daemon/pipeline"
+	"github.com/chordwheel/chordwheel/mesh/wire"
+)
+
+// A question that the classifier finds complex, and one that it finds simple.
+const (
+	hard = `Compare three database engines for a small web shop. First, list their licences. Second, weigh their cost and their operational risk against each other. Third, design a migration plan with a rollback for each step, and finally recommend one and justify the trade-offs in detail.`
+	easy = `What is the capital of France?`
+)
+
+// models plays every model of a device: what they say is told by the test for each
+// kind of job, which is known by the words of its request.
+type models struct {
+	mu    sync.Mutex
+	calls []adapter.Call
+	down  map[chain.OptionID]bool
+	slow  map[chain.OptionID]time.Duration
+	plan  string
+	score string
+}
+
+const planOfTwo = "Here you are:\n```json\n" + `{"subtasks":[{"id":"a","type":"research","prompt":"licences","tier":1,"depends_on":[]},{"id":"b","type":"analysis","prompt":"risk","tier":2,"depends_on":["a"]}],"synthesis":"supervisor"}` + "\n```"
+
+func (m *models) Run(ctx context.Context, c adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
+	m.mu.Lock()
+	m.calls = append(m.calls, c)
+	id := c.Attempt.Option.ID
+	down, slow, n := m.down[id], m.slow[id], len(m.calls)
+	m.mu.Unlock()
+	if down {
+		return walk.Outcome{Class: chain.Status, Status: 503}
+	}
+	select {
+	case <-time.After(100*time.Millisecond + slow):
+	case <-ctx.Done():
+		return walk.Outcome{Class: chain.Canceled}
+	}
+	text := fmt.Sprintf("words of %s, call %d", id, n)
+	body := string(c.Request.Body)
+	switch {
+	case strings.Contains(body, "depends_on"):
+		text = m.plan
+	case strings.Contains(body, "issues"):
+		text = m.score
+	}
+	said, _ := json.Marshal(text)
+	data := fmt.Sprintf(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}]}`, said)
+	if c.Request.Stream {
+		data = fmt.Sprintf(`{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":%s},"finish_reason":"stop"}]}`, said)
+	}
+	if err := emit(walk.Chunk{Data: []byte(data), Meaningful: true}); err != nil {
+		return walk.Outcome{Class: chain.Canceled}
+	}
+	return walk.Outcome{Class: chain.OK, Input: 100, Output: 50}
+}
+
+// stage is a device with the pipeline on, and a chain for each tier.
+type stage struct {
+	*bench
+	models *models
+}
+
+func newStage(t *testing.T, change func(*pipeline.Settings), more ...func(*daemon.Config)) *stage {
+	m := &models{down: map[chain.OptionID]bool{}, slow: map[chain.OptionID]time.Duration{}, plan: planOfTwo, score: `{"score": 0.9, "issues": []}`}
+	settings := pipeline.Default()
+	settings.Enabled = true
+	if change != nil {
+		change(&settings)
+	}
+	memory := newMemory()
+	b := assemble(t, m, func(c *daemon.Config) {
+		c.Chains, c.Marks, c.State, c.Pipeline = chains{memory}, marks{memory}, memory, settings
+		c.Locals = []wire.LocalOption{}
+		for _, f := range more {
+			f(c)
+		}
+	})
+	b.memory = memory
+	b.hub.serve("alpha/small q=.3 in=.1 out=.4 domain=alpha | beta/small q=.3 domain=beta")
+	if err := b.Join(t.Context(), b.invitation()); err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{b, m}
+	for tier, options := range map[chain.Primitive]string{"llm.t1": "alpha/small q=.3 in=.1 out=.4 domain=alpha | beta/small q=.3 domain=beta", "llm.t2": "alpha/mid q=.5 domain=alpha | beta/mid q=.5 domain=beta", "llm.t3": "gamma/large q=.9 in=1 out=4 domain=gamma"} {
+		s.serveFor(tier, options)
+	}
+	synctest.Wait()
+	return s
+}
+
+// serveFor puts a chain for another primitive in force.
+func (s *stage) serveFor(p chain.Primitive, options string) {
+	h, now := s.hub.policy.For(chain.DefaultScope, p), time.Now()
+	body := h.Body(s.t, options)
+	if _, err := s.memory.Accept(h.Trust, chain.Slot{Scope: chain.DefaultScope, Primitive: p}, h.Head(s.t, body, now), body, now); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// chat asks for an answer and gives its text and usage.
+func (s *stage) chat(w *edge.Work, question string) (events []string, result walk.Result, err error) {
+	q, _ := json.Marshal(question)
+	w.ID, w.Primitive, w.Model = "r", chain.LLMChat, edge.Auto
+	w.Ask = q
+	w.Body = fmt.Appendf(nil, `{"model":"auto","stream":%v,"messages":[{"role":"user","content":%s}]}`, w.Stream, q)
+	result, err = s.Do(s.t.Context(), w, func(_ walk.Attempt, data [][]byte) error {
+		for _, d := range data {
+			events = append(events, string(d))
+		}
+		return nil
+	})
+	return events, result, err
+}
+
+func (s *stage) tree(w *edge.Work) []job.Record { return s.Jobs().Tree(w.Job) }
+
+func TestAHardQuestionGoesThroughTheStages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		w := &edge.Work{}
+		events, result, err := s.chat(w, hard)
+		if err != nil || result.End != walk.Answered || len(events) != 1 {
+			t.Fatalf("%v %+v %q", err, result, events)
+		}
+		if !strings.HasPrefix(w.Complexity, "complex: ") {
+			t.Errorf("complexity %q", w.Complexity)
+		}
+		var answer struct {
+			Object, Model string
+			Choices       []struct {
+				Message struct{ Role, Content string }
+				Finish  string `json:"finish_reason"`
+			}
+			Usage struct {
+				Total int64 `json:"total_tokens"`
+			}
+		}
+		if err := json.Unmarshal([]byte(events[0]), &answer); err != nil {
+			t.Fatal(err)
+		}
+		if answer.Object != "chat.completion" || answer.Model != "auto" || len(answer.Choices) != 1 || answer.Choices[0].Message.Role != "assistant" || answer.Choices[0].Message.Content == "" || answer.Choices[0].Finish != "stop" {
+			t.Errorf("%s", events[0])
+		}
+		tree := s.tree(w)
+		var roles []string
+		for _, r := range tree {
+			roles = append(roles, string(r.Role))
+			if r.State != job.Done || r.Attempts == 0 || r.ResponseHash == "" {
+				t.Errorf("%+v", r)
+			}
+		}
+		if got, want := strings.Join(roles, " "), "root decompose subtask subtask synthesise score"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if root := tree[0]; root.Cost == 0 || root.Input != 500 || root.Output != 250 || root.AtLeast || root.Score == nil || *root.Score != 0.9 || answer.Usage.Total != 750 {
+			t.Errorf("%+v, usage %d", root, answer.Usage.Total)
+		}
+	})
+}
+
+func TestAnEasyQuestionIsOneWalk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		w := &edge.Work{}
+		_, result, err := s.chat(w, easy)
+		if err != nil || result.End != walk.Answered || result.Option != "alpha/small" || len(s.models.calls) != 1 {
+			t.Fatalf("%v %+v, %d calls", err, result, len(s.models.calls))
+		}
+		if !strings.HasPrefix(w.Complexity, "simple") || w.Job != "" || len(s.Jobs().Roots(0)) != 0 {
+			t.Errorf("%q, job %q, %d jobs", w.Complexity, w.Job, len(s.Jobs().Roots(0)))
+		}
+	})
+}
+
+// streamed asks for a stream and gives the answer's words, what was thought aloud,
+// how it finished and its usage.
+func (s *stage) streamed(w *edge.Work, question string) (said, thought, finish string, total int64, result walk.Result, err error) {
+	w.Stream = true
+	events, result, err := s.chat(w, question)
+	for _, e := range events {
+		var c struct {
+			Object, Model string
+			Choices       []struct {
+				Delta struct {
+					Content   string
+					Reasoning string `json:"reasoning_content"`
+				}
+				Finish string `json:"finish_reason"`
+			}
+			Usage struct {
+				Total int64 `json:"total_tokens"`
+			}
+		}
+		if err := json.Unmarshal([]byte(e), &c); err != nil || c.Object != "chat.completion.chunk" || c.Model != "auto" {
+			s.t.Errorf("%v: %s", err, e)
+		}
+		for _, choice := range c.Choices {
+			said, thought, finish = said+choice.Delta.Content, thought+choice.Delta.Reasoning, finish+choice.Finish
+		}
+		total += c.Usage.Total
+	}
+	return said, thought, finish, total, result, err
+}
+
+func TestAStreamTellsOfTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		var comments []string
+		w := &edge.Work{Comment: func(line string) { comments = append(comments, line) }}
+		said, thought, finish, total, _, err := s.streamed(w, hard)
+		if err != nil || said == "" || thought != "" || finish != "stop" || total != 0 {
+			t.Errorf("%v %q %q %q %d", err, said, thought, finish, total)
+		}
+		if all := strings.Join(comments, "\n"); !strings.Contains(all, "part 2 done, 2 of 2 parts ended") || !strings.Contains(all, "the answer scores 0.90") {
+			t.Errorf("%s", all)
+		}
+		if _, thought, _, total, _, _ = s.streamed(&edge.Work{Reasoning: true, Usage: true}, hard); !strings.Contains(thought, "synthesise done") || total != 750 {
+			t.Errorf("%q %d", thought, total)
+		}
+	})
+}
+
+// The status of an answer is not fixed by a comment before it is certain.
+func TestNoModelAtAllIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		for _, id := range []chain.OptionID{"alpha/small", "beta/small", "alpha/mid", "beta/mid", "gamma/large"} {
+			s.models.down[id] = true
+		}
+		w := &edge.Work{Stream: true, Comment: func(line string) { t.Errorf("a comment: %s", line) }}
+		events, result, err := s.chat(w, hard)
+		if err != nil || len(events) > 0 || result.End != walk.NothingToTry {
+			t.Errorf("%v %q %+v", err, events, result)
+		}
+		if root := s.tree(w)[0]; root.State != job.Failed || root.Reason != "no_models" {
+			t.Errorf("%+v", root)
+		}
+	})
+}
+
+func TestOneModelIsEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, alone := range []chain.OptionID{"alpha/small", "beta/mid", "gamma/large"} {
+			s := newStage(t, nil)
+			for _, id := range []chain.OptionID{"alpha/small", "beta/small", "alpha/mid", "beta/mid", "gamma/large"} {
+				s.models.down[id] = id != alone
+			}
+			w := &edge.Work{}
+			events, result, err := s.chat(w, hard)
+			if err != nil || result.End != walk.Answered || len(events) != 1 || !strings.Contains(events[0], string(alone)) {
+				t.Errorf("%s: %v %+v %q", alone, err, result, events)
+			}
+		}
+	})
+}
+
+func TestWhoLeavesEndsEveryJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		for _, id := range []chain.OptionID{"alpha/small", "beta/small", "alpha/mid", "beta/mid"} {
+			s.models.slow[id] = time.Hour
+		}
+		s.models.plan = strings.ReplaceAll(planOfTwo, `["a"]`, `[]`) // both at once
+		ctx, leave := context.WithCancel(t.Context())
+		w := &edge.Work{ID: "r", Primitive: chain.LLMChat, Model: edge.Auto}
+		q, _ := json.Marshal(hard)
+		w.Body = fmt.Appendf(nil, `{"model":"auto","messages":[{"role":"user","content":%s}]}`, q)
+		done := make(chan walk.Result)
+		go func() {
+			r, _ := s.Do(ctx, w, func(walk.Attempt, [][]byte) error { return nil })
+			done <- r
+		}()
+		time.Sleep(10 * time.Second)
+		leave()
+		left := time.Now()
+		if r := <-done; r.End != walk.Left || time.Since(left) > time.Second {
+			t.Errorf("%+v after %s", r, time.Since(left))
+		}
+		for _, r := range s.tree(w) {
+			if r.Role != job.Decompose && r.State != job.Cancelled {
+				t.Errorf("%s %s: %s", r.Role, r.Task, r.State)
+			}
+		}
+	})
+}
+
+func TestTheReceiptsOfAPipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := &shelf{}
+		s := newStage(t, nil, withShelf(kept))
+		w := &edge.Work{}
+		if _, _, err := s.chat(w, hard); err != nil {
+			t.Fatal(err)
+		}
+		tree, receipts := s.tree(w), kept.take(t)
+		if len(receipts) != len(tree) {
+			t.Fatalf("%d receipts of %d jobs", len(receipts), len(tree))
+		}
+		ids := map[string]receipt.Signed{}
+		for _, q := range receipts {
+			ids[q.MessageID] = q
+		}
+		for _, r := range tree {
+			role := receipt.RoleJob(r.ID)
+			if r.Root == r.ID {
+				role = receipt.RoleRoot
+			}
+			q, ok := ids[receipt.MessageID(r.Transaction, role)]
+			if !ok || q.TransactionID != tree[0].Transaction || q.RequestHash != r.RequestHash || q.ResponseHash != r.ResponseHash || q.Status != receipt.OK || q.Capability != string(r.Primitive) {
+				t.Errorf("%s: %+v of %+v", role, q.Receipt, r)
+			}
+		}
+	})
+}
+
+// Sub-jobs count against the application, the request counts once.
+func TestAnApplicationPaysForItsJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		app := s.known(apps.Rule{Name: "notes", Budget: 1_000_000})
+		w := &edge.Work{App: app}
+		if _, _, err := s.chat(w, hard); err != nil {
+			t.Fatal(err)
+		}
+		var requests, money, input int64
+		for _, row := range s.Usage(time.Now()) {
+			requests, money, input = requests+row.Requests, money+row.Money, input+row.Input
+		}
+		if root := s.tree(w)[0]; requests != 1 || money != int64(root.Cost) || input != root.Input {
+			t.Errorf("%d requests, %d µ$, %d tokens: %+v", requests, money, input, root)
+		}
+	})
+}
+
+// drawer keeps records in memory.
+type drawer struct {
+	mu   sync.Mutex
+	kept map[string][]byte
+}
+
+func (d *drawer) PutAll(records map[string]any) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k, v := range records {
+		d.kept[k] = v.([]byte)
+	}
+	return nil
+}
+
+func (d *drawer) Delete(keys ...string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, k := range keys {
+		delete(d.kept, k)
+	}
+	return nil
+}
+
+func (d *drawer) Each(f func(string, func(any) error) error) error {
+	for k, b := range d.kept {
+		if err := f(k, func(v any) error { *v.(*[]byte) = b; return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestARestartFailsWhatWasUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &drawer{kept: map[string][]byte{}}
+		table := job.NewTable(disk)
+		ctx, stop := context.WithCancel(t.Context())
+		root, _ := table.Open(job.Record{RequestID: "r", Transaction: "T1", Role: job.Root, Primitive: chain.LLMChat, RequestHash: receipt.OutputHash([]byte("q"))})
+		part, _ := table.Open(job.Record{Root: root, RequestID: "r", Transaction: "T1", Role: job.Subtask, Primitive: "llm.t1", RequestHash: receipt.OutputHash([]byte("p"))})
+		go table.Run(ctx)
+		time.Sleep(2 * time.Second)
+		stop()
+		synctest.Wait()
+
+		kept := &shelf{}
+		s := newStage(t, nil, withShelf(kept), func(c *daemon.Config) { c.Jobs = disk })
+		for _, r := range s.Jobs().Tree(root) {
+			if r.State != job.Failed || r.Reason != job.Restart {
+				t.Errorf("%+v", r)
+			}
+		}
+		var roles []string
+		for _, q := range kept.take(t) {
+			if q.Status != receipt.UpstreamError || q.TransactionID != "T1" {
+				t.Errorf("%+v", q.Receipt)
+			}
+			roles = append(roles, q.MessageID)
+		}
+		want := []string{receipt.MessageID("T1", receipt.RoleRoot), receipt.MessageID("T1", receipt.RoleJob(part))}
+		slices.Sort(want)
+		if slices.Sort(roles); !slices.Equal(roles, want) {
+			t.Errorf("%v, want %v", roles, want)
+		}
+	})
+}
