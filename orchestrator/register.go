@@ -68,6 +68,15 @@ func (r *Register) Permit(ctx context.Context, seeker, agent, capability string)
 	return err
 }
 
+// Knows reports whether a DID is a device's that was ever enrolled, a revoked one's
+// too, or an agent's of the catalogue: whose word on work the hub takes down.
+func (r *Register) Knows(ctx context.Context, did string) (bool, error) {
+	return registerAsk(ctx, r.hub, func() (bool, error) {
+		declared := slices.ContainsFunc(r.hub.catalogue.Agents, func(a catalog.Agent) bool { return a.DID == did })
+		return declared || r.hub.deviceOf(did) != nil, nil
+	})
+}
+
 func registerAsk[T any](ctx context.Context, h *Hub, f func() (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, registerPatience)
 	defer cancel()

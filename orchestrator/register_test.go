@@ -195,6 +195,11 @@ func TestWhoMayHaveTokens(t *testing.T) {
 				t.Errorf("%s: %v, want %v", what, err, c.want)
 			}
 		}
+		for d, want := range map[string]bool{did(a): true, did(gone): true, did(away): true, alphaDID: true, toolDID: true, newKey().PeerID().DID(): false, "did:web:x": false} {
+			if known, err := r.Register().Knows(t.Context(), d); err != nil || known != want {
+				t.Errorf("%s is known: %v, %v", d, known, err)
+			}
+		}
 		if err := r.Reload(t.Context(), parsed(t, withStatus("suspended"))); err != nil {
 			t.Fatal(err)
 		}

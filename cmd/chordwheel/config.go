@@ -102,6 +102,9 @@ type hubConfig struct {
 
 	Authority    string `yaml:"authority" env:"CHORDWHEEL_AUTHORITY"`
 	AuthorityURL string `yaml:"authority_url" env:"CHORDWHEEL_AUTHORITY_URL"` // what devices are told; default: worked out
+
+	LedgerSenders []string     `yaml:"ledger_senders" env:"CHORDWHEEL_LEDGER_SENDERS"` // DIDs beside those of devices and agents; "*": anybody
+	LedgerToken   chain.Secret `yaml:"-" env:"CHORDWHEEL_LEDGER_TOKEN"`                // lets auditors read receipts
 }
 
 // defaultDevice is what holds for device i of `up`, and with i = 0 for
@@ -348,6 +351,11 @@ func (c *hubConfig) wrong() []string {
 	wrong := append(wrongAddress("web", c.Web), wrongAddress("authority", c.Authority)...)
 	if u, err := url.Parse(c.AuthorityURL); c.AuthorityURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "") {
 		wrong = append(wrong, fmt.Sprintf("authority_url %q must be https://HOST:PORT", chain.Clip(c.AuthorityURL)))
+	}
+	for _, name := range c.LedgerSenders {
+		if name != anySender && !strings.HasPrefix(name, "did:key:") && !strings.HasPrefix(name, "did:webvh:") {
+			wrong = append(wrong, fmt.Sprintf("ledger_senders: %q must be did:key:…, did:webvh:… or %q", chain.Clip(name), anySender))
+		}
 	}
 	wrong = append(wrong, wrongListen(c.Listen)...)
 	return append(wrong, wrongLevel(c.Log)...)

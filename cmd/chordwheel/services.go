@@ -41,11 +41,28 @@ func (h *hub) openServices(key chain.Key) (err error) {
 	if h.tokenKeys, err = trust.OpenRotation(h.dir, key, time.Now()); err != nil {
 		return err
 	}
-	h.audit, err = audit.New(audit.Config{Key: key, Mesh: h.mesh, Storage: ledger.OnBucket(h.db.Bucket(bucketLedger)), Files: h.dir, Resolve: resolve, Log: h.log})
+	h.audit, err = audit.New(audit.Config{Key: key, Mesh: h.mesh, Storage: ledger.OnBucket(h.db.Bucket(bucketLedger)), Files: h.dir, Resolve: resolve,
+		Admit: h.admitSender, Token: h.options.config.LedgerToken, Log: h.log})
 	if err != nil {
 		h.log.Error("the ledger takes no receipts: it did not open; docs/ledger.md says what to do", "error", err)
 	}
 	return nil
+}
+
+// anySender lets everybody hand receipts over.
+const anySender = "*"
+
+// admitSender decides whose receipts the ledger takes.
+func (h *hub) admitSender(ctx context.Context, signer string) error {
+	listed := h.options.config.LedgerSenders
+	if slices.Contains(listed, anySender) || slices.Contains(listed, signer) {
+		return nil
+	}
+	known, err := h.Register().Knows(ctx, signer)
+	if err == nil && !known {
+		err = audit.ErrSender
+	}
+	return err
 }
 
 // services is the server of everything that devices ask for over HTTPS: each

@@ -1,18 +1,25 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/daemon/authority"
 	"github.com/chordwheel/chordwheel/daemon/gate"
 	"github.com/chordwheel/chordwheel/daemon/snapshot"
@@ -88,7 +95,7 @@ func TestTheHubIsARegistryAndATrustServer(t *testing.T) {
 		}
 		keys[d.Name] = key
 	}
-	client, err := authority.New(url, authority.Options{Pin: pin})
+	client, err := authority.New(url, authority.Options{Transport: pinned(t, pin)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +150,131 @@ func TestTheHubIsARegistryAndATrustServer(t *testing.T) {
 	}
 	refused("a revoked agent", minting(t, client, keys[first.Name]), peer, "agent_suspended")
 	refused("a revoked seeker", minting(t, client, keys[second.Name]), self, "unknown_seeker")
+}
+
+// contracted holds everything that passes against the document.
+type contracted struct {
+	t    *testing.T
+	base http.RoundTripper
+
+	mu   sync.Mutex
+	seen map[string]bool // method, path, status
+}
+
+// pinned speaks to whoever has the certificate.
+func pinned(t *testing.T, pin string) *contracted {
+	c := &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, VerifyConnection: func(s tls.ConnectionState) error {
+		if sum := sha256.Sum256(s.PeerCertificates[0].Raw); hex.EncodeToString(sum[:]) != pin {
+			return authority.ErrPin
+		}
+		return nil
+	}}
+	base := &http.Transport{TLSClientConfig: c}
+	t.Cleanup(base.CloseIdleConnections)
+	return &contracted{t: t, base: base, seen: map[string]bool{}}
+}
+
+func (c *contracted) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	a, err := c.base.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := io.ReadAll(a.Body)
+	a.Body.Close()
+	a.Body = io.NopCloser(bytes.NewReader(answer))
+	if err != nil {
+		return nil, err
+	}
+	if err := meets(r, body, a.StatusCode, a.Header, answer); err != nil {
+		c.t.Errorf("%s %s: %d %s: %v", r.Method, r.URL, a.StatusCode, answer, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen[fmt.Sprint(r.Method, " ", r.URL.Path, " ", a.StatusCode)] = true
+	return a, nil
+}
+
+// The ledger of a hub over its real listener: what goes in and comes out is what the
+// document says, receipts of strangers stay out, and nobody reads without the token.
+func TestTheHubsLedgerKeepsToItsDocument(t *testing.T) {
+	dir := t.TempDir()
+	cmd := program(t, "up", "--dir", dir, "--json")
+	cmd.Env = append(cmd.Env, "CHORDWHEEL_LEDGER_TOKEN=for-auditors")
+	p := startCommand(t, cmd)
+	url := p.ready.Hub.Authority
+	client := &http.Client{Transport: pinned(t, pinOf(t, url)), Timeout: patience}
+	key, err := copied(t, p.ready.Devices[0].DataDir, datadir.IdentityFile).Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := func(transaction string, by chain.Key, status receipt.Status) []byte {
+		r := receipt.Receipt{TransactionID: transaction, MessageID: receipt.MessageID(transaction, receipt.RoleRoot), SeekerDID: by.PeerID().DID(), Capability: "llm.chat",
+			RequestHash: receipt.OutputHash([]byte("1")), ResponseHash: receipt.OutputHash([]byte("2")), RequestAt: time.Now(), ResponseAt: time.Now(), Status: status}
+		s, err := r.Sign(by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Line
+	}
+	id := "/T1/" + receipt.MessageID("T1", receipt.RoleRoot)
+	for _, c := range []struct {
+		method, path, token string
+		body                []byte
+		status              int
+		code                string
+	}{
+		{"POST", "/audit/v1/receipts", "", line("T1", key, receipt.OK), 202, ""},
+		{"POST", "/audit/v1/receipts", "", line("T1", key, receipt.Rejected), 409, "conflict"},
+		{"POST", "/audit/v1/receipts", "", line("T2", key, receipt.UpstreamError), 202, ""},
+		{"POST", "/audit/v1/receipts", "", line("T3", newKey(t), receipt.OK), 403, "unknown_sender"},
+		{"POST", "/audit/v1/receipts", "", []byte(`{}`), 400, "invalid_request"},
+		{"GET", "/audit/v1/receipts" + id, "", nil, 401, "unauthorized"},
+		{"GET", "/audit/v1/receipts" + id, "for-auditors", nil, 200, ""},
+		{"GET", "/audit/v1/receipts/T1/x", "for-auditors", nil, 404, "not_found"},
+		{"GET", "/audit/v1/proofs" + id, "", nil, 200, ""},
+		{"GET", "/audit/v1/proofs/T9/x", "", nil, 404, "not_found"},
+		{"GET", "/audit/v1/checkpoint", "", nil, 200, ""},
+		{"GET", "/audit/v1/consistency?from=1&to=2", "", nil, 200, ""},
+		{"GET", "/audit/v1/consistency?from=2&to=1", "", nil, 404, "not_found"},
+		{"GET", "/audit/v1/inclusion?index=0&size=2", "", nil, 200, ""},
+		{"GET", "/audit/v1/inclusion?index=x&size=2", "", nil, 400, "invalid_request"},
+		{"GET", "/audit/v1/tile/0/000.p/2", "", nil, 200, ""},
+		{"GET", "/audit/v1/tile/entries/000.p/2", "", nil, 401, "unauthorized"},
+		{"GET", "/audit/v1/tile/entries/000.p/2", "for-auditors", nil, 200, ""},
+		{"GET", "/audit/v1/key", "", nil, 200, ""},
+		{"GET", "/registry/v1/agents", "", nil, 200, ""},
+		{"GET", "/registry/v1/agents?page_size=0", "", nil, 400, "invalid_request"},
+		{"GET", "/trust/v1/keys", "", nil, 200, ""},
+		{"POST", "/trust/v1/challenge", "", []byte(`{"did":"x"}`), 400, "invalid_did"},
+		{"POST", "/trust/v1/challenge", "", []byte(`{"did":"` + key.PeerID().DID() + `"}`), 200, ""},
+		{"POST", "/trust/v1/token", "", []byte(`{"did":"did:key:z6Mk","challenge":"c","signature":"s","capability":"llm.chat","audience":"did:key:z6Mk"}`), 403, "proof_of_control_failed"},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), c.method, url+c.path, bytes.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.body != nil {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		if c.token != "" {
+			r.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		a, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var no struct{ Error struct{ Code string } }
+		_ = json.NewDecoder(a.Body).Decode(&no)
+		a.Body.Close()
+		if a.StatusCode != c.status || no.Error.Code != c.code {
+			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.path, a.StatusCode, no.Error.Code, c.status, c.code)
+		}
+	}
 }
 
 // minting is a device's side of the trust server.

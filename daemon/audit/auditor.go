@@ -72,7 +72,7 @@ func (a *Auditor) Check(ctx context.Context, b []byte, seen Seen) (Finding, erro
 			f.OK = f.Signature == fine
 			return f, nil
 		}
-		proven, err = a.Ledger.Proven(ctx, s.TransactionID, s.MessageID)
+		proven, err = a.Ledger.Proven(ctx, &s)
 		if errors.Is(err, ErrNotFound) {
 			f.Inclusion = err.Error()
 			return f, nil

@@ -139,7 +139,7 @@ func TestAReceiptIsLookedUpInTheLedger(t *testing.T) {
 	short := false
 	a.Ledger = ledgerThat(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case strings.HasPrefix(r.URL.Path, "/audit/v1/receipts/T3/"):
+		case strings.HasPrefix(r.URL.Path, "/audit/v1/proofs/T3/"):
 			_, _ = w.Write(l.proven(3, 9))
 		case r.URL.Path == "/audit/v1/consistency" && !short:
 			_ = json.NewEncoder(w).Encode(l.growth(5, 9))

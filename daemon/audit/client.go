@@ -117,15 +117,16 @@ var (
 	ErrAnswer   = errors.New("the ledger gave no answer to that")
 )
 
-// Proven asks for a receipt and its proof under the newest checkpoint. Nothing of
-// the answer is verified. Errors wrap [ErrNotFound], [ErrAnswer], or are the
-// network's.
-func (c *Client) Proven(ctx context.Context, transaction, message string) (receipt.Proven, error) {
+// Proven asks for the proof of a receipt that one has, under the newest checkpoint.
+// Nothing of the answer is verified. Errors wrap [ErrNotFound], [ErrAnswer], or are
+// the network's.
+func (c *Client) Proven(ctx context.Context, s *receipt.Signed) (receipt.Proven, error) {
 	var p receipt.Proven
-	b, err := c.get(ctx, "/audit/v1/receipts/"+url.PathEscape(transaction)+"/"+url.PathEscape(message))
+	b, err := c.get(ctx, "/audit/v1/proofs/"+url.PathEscape(s.TransactionID)+"/"+url.PathEscape(s.MessageID))
 	if err == nil && json.Unmarshal(b, &p) != nil {
 		err = ErrAnswer
 	}
+	p.Receipt = s.Line
 	return p, err
 }
 

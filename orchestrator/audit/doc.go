@@ -5,11 +5,12 @@
 // authority).
 //
 //	POST /audit/v1/receipts                        202 {"index","known","root","inclusion"}
-//	GET  /audit/v1/receipts/TRANSACTION/MESSAGE    {"receipt","checkpoint","inclusion"}
+//	GET  /audit/v1/receipts/TRANSACTION/MESSAGE    {"receipt","checkpoint","inclusion"}, for auditors
+//	GET  /audit/v1/proofs/TRANSACTION/MESSAGE      {"checkpoint","inclusion"}
 //	GET  /audit/v1/checkpoint                      the newest signed checkpoint
 //	GET  /audit/v1/consistency?from=N&to=N         the proof, as package merkle has it
 //	GET  /audit/v1/inclusion?index=N&size=N        likewise
-//	GET  /audit/v1/tile/…                          C2SP tlog-tiles
+//	GET  /audit/v1/tile/…                          C2SP tlog-tiles; those of entries for auditors
 //	GET  /audit/v1/key                             {"origin","did"}: what to verify with
 //
 // A checkpoint is on disk before anybody sees it, apart from the database: a

@@ -3,12 +3,14 @@ package audit
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,14 +41,23 @@ type Files interface {
 	WriteChecked(name string, b []byte) error
 }
 
-// Config of a [Service]. All but Log are required.
+// ErrSender is wrapped by the refusal of a signer that the ledger takes nothing of.
+var ErrSender = errors.New("the ledger takes no receipts of this signer")
+
+// Config of a [Service]. All but Token and Log are required.
 type Config struct {
 	Key     chain.Key // signs checkpoints: the hub's identity
 	Mesh    chain.MeshID
 	Storage ledger.Storage
 	Files   Files
 	Resolve func(ctx context.Context, did string) ([]ed25519.PublicKey, error)
-	Log     *slog.Logger
+	// Admit says whether receipts of a signer are taken, before its DID is resolved, so
+	// that a stranger's name leads nowhere. Errors wrap [ErrSender]; with all others
+	// nobody knows now.
+	Admit func(ctx context.Context, signer string) error
+	// Token lets auditors read receipts; "": nobody may.
+	Token chain.Secret
+	Log   *slog.Logger
 }
 
 // Service is the ledger as others see it. Its methods may be called at once from
@@ -57,6 +68,8 @@ type Service struct {
 	private  ed25519.PrivateKey
 	ledger   *ledger.Log // nil: it did not open
 	inFlight chan struct{}
+	senders  *pace[string]       // receipts that are genuine
+	refusals *pace[netip.Prefix] // of what came from an address
 
 	mu     sync.Mutex // of all below
 	newest merkle.Checkpoint
@@ -70,7 +83,8 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{cfg: cfg, origin: merkle.Origin(cfg.Mesh), inFlight: make(chan struct{}, maxInFlight), at: time.Now()}
+	s := &Service{cfg: cfg, origin: merkle.Origin(cfg.Mesh), inFlight: make(chan struct{}, maxInFlight), at: time.Now(),
+		senders: newPace[string](senderEvery, senderBurst), refusals: newPace[netip.Prefix](refusalEvery, refusalBurst)}
 	return s, s.open()
 }
 
@@ -120,7 +134,8 @@ func (s *Service) Size() int64 {
 func (s *Service) Routes() []authority.Route {
 	return []authority.Route{
 		{Method: http.MethodPost, Path: "/audit/v1/receipts", Handler: s.whole(s.take)},
-		{Method: http.MethodGet, Path: "/audit/v1/receipts/*", Handler: s.whole(s.proven)},
+		{Method: http.MethodGet, Path: "/audit/v1/receipts/*", Handler: s.whole(s.forAuditors(s.proven))},
+		{Method: http.MethodGet, Path: "/audit/v1/proofs/*", Handler: s.whole(s.proof)},
 		{Method: http.MethodGet, Path: "/audit/v1/checkpoint", Handler: s.whole(s.checkpoint)},
 		{Method: http.MethodGet, Path: "/audit/v1/consistency", Handler: s.whole(s.consistency)},
 		{Method: http.MethodGet, Path: "/audit/v1/inclusion", Handler: s.whole(s.inclusion)},
@@ -169,21 +184,43 @@ func (s *Service) meaning(err error) error {
 	return err
 }
 
-// take is the intake.
+// forAuditors lets in who has the service token.
+func (s *Service) forAuditors(h authority.Handler) authority.Handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if err := s.auditor(w, r); err != nil {
+			return nil, err
+		}
+		return h(w, r)
+	}
+}
+
+func (s *Service) auditor(w http.ResponseWriter, r *http.Request) error {
+	shown, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	want := s.cfg.Token.Reveal()
+	if ok && want != "" && subtle.ConstantTimeCompare([]byte(shown), []byte(want)) == 1 {
+		return nil
+	}
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	return authority.Refuse(http.StatusUnauthorized, authority.Unauthorized, "receipts are for auditors with the hub's CHORDWHEEL_LEDGER_TOKEN; proofs and checkpoints are for everybody")
+}
+
+// take is the intake. Who is refused too often is not listened to for a while: what
+// an address sends costs the parsing and the check of a signature.
 func (s *Service) take(w http.ResponseWriter, r *http.Request) (any, error) {
-	var body json.RawMessage
-	if err := authority.Decode(w, r, receipt.MaxReceipt, &body); err != nil {
-		return nil, err
+	from := remoteOf(r)
+	if wait := s.refusals.wait(from, time.Now()); wait > 0 {
+		return nil, tooMany(wait, "too much of what comes from this address is refused")
 	}
-	got, err := receipt.Parse(body)
+	got, err := s.read(w, r)
 	if err != nil {
-		return nil, authority.Refuse(http.StatusBadRequest, "invalid_request", "%v", err)
-	}
-	if latest := time.Now().Add(ahead); got.RequestAt.After(latest) || got.ResponseAt.After(latest) {
-		return nil, authority.Refuse(http.StatusBadRequest, "invalid_request", "the receipt is from the future: set the device's clock")
-	}
-	if err := s.genuine(r.Context(), &got); err != nil {
+		var no *authority.Refusal
+		if errors.As(err, &no) && no.Status < http.StatusInternalServerError {
+			s.refusals.count(from, time.Now())
+		}
 		return nil, err
+	}
+	if wait := s.senders.count(got.Signer(), time.Now()); wait > 0 {
+		return nil, tooMany(wait, "too many receipts of one signer at once")
 	}
 	place, err := s.ledger.Add(r.Context(), ledger.ID{Transaction: got.TransactionID, Message: got.MessageID}, got.Line)
 	if err != nil {
@@ -195,8 +232,33 @@ func (s *Service) take(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	s.signInTime(c.Size)
-	authority.Answer(w, http.StatusAccepted, map[string]any{"index": place.Index, "known": place.Known, "root": c.Root, "inclusion": proof})
+	authority.Answer(w, http.StatusAccepted, authority.Accepted{Index: place.Index, Known: place.Known, Root: c.Root, Inclusion: proof})
 	return nil, nil
+}
+
+func tooMany(wait time.Duration, message string) error {
+	return &authority.Refusal{Status: http.StatusTooManyRequests, Code: authority.RateLimited, Message: message, RetryAfter: wait}
+}
+
+// read gives the receipt of a request, which is genuine and of somebody who may send
+// it.
+func (s *Service) read(w http.ResponseWriter, r *http.Request) (got receipt.Signed, err error) {
+	var body json.RawMessage
+	if err := authority.Decode(w, r, receipt.MaxReceipt, &body); err != nil {
+		return got, err
+	}
+	if got, err = receipt.Parse(body); err != nil {
+		return got, authority.Refuse(http.StatusBadRequest, "invalid_request", "%v", err)
+	}
+	if latest := time.Now().Add(ahead); got.RequestAt.After(latest) || got.ResponseAt.After(latest) {
+		return got, authority.Refuse(http.StatusBadRequest, "invalid_request", "the receipt is from the future: set the device's clock")
+	}
+	if err := s.cfg.Admit(r.Context(), got.Signer()); errors.Is(err, ErrSender) {
+		return got, authority.Refuse(http.StatusForbidden, authority.UnknownSender, "%v: it is no device of the mesh and no agent of the catalogue; ledger_senders lists others", ErrSender)
+	} else if err != nil {
+		return got, err
+	}
+	return got, s.genuine(r.Context(), &got)
 }
 
 // genuine checks the signature against what the signer's DID stands for.
@@ -250,24 +312,35 @@ func (s *Service) signInTime(size int64) {
 }
 
 func (s *Service) proven(_ http.ResponseWriter, r *http.Request) (any, error) {
-	transaction, message, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/audit/v1/receipts/"), "/")
+	proof, err := s.prove(strings.TrimPrefix(r.URL.Path, "/audit/v1/receipts/"))
+	if err != nil {
+		return nil, err
+	}
+	line, err := s.ledger.Line(proof.Inclusion.Index)
+	return receipt.Proven{Receipt: line, Checkpoint: proof.Checkpoint, Inclusion: proof.Inclusion}, err
+}
+
+func (s *Service) proof(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return s.prove(strings.TrimPrefix(r.URL.Path, "/audit/v1/proofs/"))
+}
+
+// prove proves what stands under TRANSACTION/MESSAGE, under the newest checkpoint.
+func (s *Service) prove(id string) (p authority.Proof, err error) {
+	transaction, message, ok := strings.Cut(id, "/")
 	if !ok {
-		return nil, ledger.ErrNotFound
+		return p, ledger.ErrNotFound
 	}
 	index, err := s.ledger.Find(ledger.ID{Transaction: transaction, Message: message})
 	if err != nil {
-		return nil, err
-	}
-	line, err := s.ledger.Line(index)
-	if err != nil {
-		return nil, err
+		return p, err
 	}
 	c, signed, err := s.sign()
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	proof, err := s.ledger.Inclusion(index, c.Size)
-	return receipt.Proven{Receipt: line, Checkpoint: string(signed), Inclusion: proof}, err
+	p.Checkpoint = string(signed)
+	p.Inclusion, err = s.ledger.Inclusion(index, c.Size)
+	return p, err
 }
 
 func (s *Service) checkpoint(w http.ResponseWriter, _ *http.Request) (any, error) {
@@ -308,16 +381,23 @@ func numbers(r *http.Request, names ...string) (out []int64, err error) {
 }
 
 func (s *Service) tile(w http.ResponseWriter, r *http.Request) (any, error) {
-	b, full, err := s.ledger.Tile(strings.TrimPrefix(r.URL.Path, "/audit/v1/"))
+	name := strings.TrimPrefix(r.URL.Path, "/audit/v1/")
+	entries := strings.HasPrefix(name, "tile/entries/")
+	if entries {
+		if err := s.auditor(w, r); err != nil {
+			return nil, err
+		}
+	}
+	b, full, err := s.ledger.Tile(name)
 	if err != nil {
 		return nil, err
 	}
-	write(w, "application/octet-stream", full, b)
+	write(w, "application/octet-stream", full && !entries, b)
 	return nil, nil
 }
 
 func (s *Service) key(http.ResponseWriter, *http.Request) (any, error) {
-	return map[string]string{"origin": s.origin, "did": s.cfg.Key.DID()}, nil
+	return authority.LedgerKey{Origin: s.origin, DID: s.cfg.Key.DID()}, nil
 }
 
 // write writes bytes that are no JSON. What never changes may be kept for ever.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -61,7 +62,10 @@ func (d *disk) WriteChecked(name string, b []byte) error {
 	return nil
 }
 
-const mesh = "m1"
+const (
+	mesh  = "m1"
+	token = chain.Secret("read-all")
+)
 
 type bench struct {
 	*testing.T
@@ -70,6 +74,7 @@ type bench struct {
 	seeker  chain.Key
 	service *audit.Service
 	mux     *authority.Mux
+	token   string // that calls show
 }
 
 func newKey(t *testing.T) chain.Key {
@@ -81,7 +86,7 @@ func newKey(t *testing.T) chain.Key {
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{T: t, disk: &disk{records: map[string][]byte{}, files: map[string][]byte{}}, hub: newKey(t), seeker: newKey(t)}
+	b := &bench{T: t, disk: &disk{records: map[string][]byte{}, files: map[string][]byte{}}, hub: newKey(t), seeker: newKey(t), token: token.Reveal()}
 	if err := b.open(); err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +101,14 @@ func (b *bench) open() (err error) {
 			}
 			r, err := did.Resolve(ctx, nil, name, did.Want{}, time.Now())
 			return r.Keys(did.Assertion), err
+		}, Token: token, Admit: func(_ context.Context, signer string) error {
+			switch {
+			case strings.HasSuffix(signer, "stranger"):
+				return fmt.Errorf("%w: nobody", audit.ErrSender)
+			case strings.HasSuffix(signer, "unknown"):
+				return errors.New("the hub starts")
+			}
+			return nil
 		}})
 	b.mux = authority.NewMux(b.service.Routes()...)
 	return err
@@ -117,6 +130,7 @@ func (b *bench) receipt(transaction string, change func(*receipt.Receipt)) recei
 func (b *bench) call(method, path string, body []byte) (int, []byte) {
 	r := httptest.NewRequest(method, path, bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+b.token)
 	w := httptest.NewRecorder()
 	b.mux.ServeHTTP(w, r)
 	got, _ := io.ReadAll(w.Body)
@@ -154,6 +168,8 @@ func TestIntake(t *testing.T) {
 		{"from the future", b.receipt("t2", func(r *receipt.Receipt) { r.ResponseAt = r.ResponseAt.Add(2 * time.Minute) }).Line, 400, "invalid_request"},
 		{"of a DID that is none", b.receipt("t3", func(r *receipt.Receipt) { r.SeekerDID = "did:web:example.com" }).Line, 400, "invalid_did"},
 		{"of a DID out of reach", b.receipt("t4", func(r *receipt.Receipt) { r.SeekerDID = "did:webvh:away" }).Line, 502, "unresolvable_did"},
+		{"of a stranger", b.receipt("t5", func(r *receipt.Receipt) { r.SeekerDID = "did:webvh:stranger" }).Line, 403, "unknown_sender"},
+		{"of whom nobody knows now", b.receipt("t6", func(r *receipt.Receipt) { r.SeekerDID = "did:webvh:unknown" }).Line, 500, "internal_error"},
 		{"too long", append(bytes.Repeat([]byte(" "), receipt.MaxReceipt), first.Line...), 413, "request_too_large"},
 	} {
 		if status, code := b.post(c.line); status != c.status || code != c.code {
@@ -246,4 +262,85 @@ func TestALostDatabaseIsNoticed(t *testing.T) {
 	if status, code := b.post(b.receipt("t9", nil).Line); status != 500 || code != "internal_error" {
 		t.Errorf("it took a receipt: %d %s", status, code)
 	}
+}
+
+// Who has a receipt may have it proven; who has none gets none without the token.
+func TestReceiptsAreForAuditors(t *testing.T) {
+	b := newBench(t)
+	s := b.receipt("t1", nil)
+	if status, code := b.post(s.Line); status != 202 {
+		t.Fatal(status, code)
+	}
+	id := s.TransactionID + "/" + s.MessageID
+	entries := []string{"/audit/v1/receipts/" + id, "/audit/v1/tile/entries/000.p/1"}
+	open := []string{"/audit/v1/proofs/" + id, "/audit/v1/checkpoint", "/audit/v1/tile/0/000.p/1", "/audit/v1/inclusion?index=0&size=1", "/audit/v1/consistency?from=0&to=1", "/audit/v1/key"}
+	for _, shown := range []string{"", "read-al", "read-all "} {
+		b.token = shown
+		for _, path := range entries {
+			if status, body := b.call(http.MethodGet, path, nil); status != 401 || bytes.Contains(body, []byte(s.SeekerDID)) || !bytes.Contains(body, []byte(`"unauthorized"`)) {
+				t.Errorf("%s with %q: %d %s", path, shown, status, body)
+			}
+		}
+		for _, path := range open {
+			if status, body := b.call(http.MethodGet, path, nil); status != 200 || bytes.Contains(body, []byte(s.SeekerDID)) {
+				t.Errorf("%s with %q: %d %s", path, shown, status, body)
+			}
+		}
+	}
+	b.token = token.Reveal()
+	for _, path := range append(entries, open...) {
+		if status, body := b.call(http.MethodGet, path, nil); status != 200 {
+			t.Errorf("%s with the token: %d %s", path, status, body)
+		}
+	}
+	_, body := b.call(http.MethodGet, "/audit/v1/proofs/"+id, nil)
+	var p receipt.Proven
+	if err := json.Unmarshal(body, &p); err != nil {
+		t.Fatal(err)
+	}
+	public, _ := b.hub.PeerID().Public()
+	if _, err := p.Verify(&s, merkle.Origin(mesh), public); err != nil {
+		t.Errorf("the proof of a receipt that one has: %v", err)
+	}
+}
+
+// A sender that floods waits, and others do not; who is refused too often is not
+// listened to for a while.
+func TestWhoSendsTooMuchWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.service.SetBurst(150)
+		line := b.receipt("t1", nil).Line
+		tooMany := func(line []byte) (status, taken int) {
+			for {
+				if status, _ := b.post(line); status == 429 || taken > 10_000 {
+					return status, taken
+				}
+				taken++
+			}
+		}
+		if status, taken := tooMany(line); status != 429 || taken != 150 {
+			t.Errorf("one sender's: %d after %d", status, taken)
+		}
+		other := b.receipt("t2", nil)
+		b.seeker = newKey(t)
+		if status, code := b.post(b.receipt("t3", nil).Line); status != 202 {
+			t.Errorf("another sender: %d %s", status, code)
+		}
+		time.Sleep(time.Second)
+		if status, _ := b.post(other.Line); status != 202 {
+			t.Errorf("a second later: %d", status)
+		}
+
+		if status, taken := tooMany([]byte(`{}`)); status != 429 || taken != 120 {
+			t.Errorf("what is no receipt: %d after %d", status, taken)
+		}
+		if status, _ := b.post(other.Line); status != 429 {
+			t.Errorf("from an address of which too much was refused: %d", status)
+		}
+		time.Sleep(time.Second)
+		if status, _ := b.post(other.Line); status != 202 {
+			t.Errorf("from there, a second later: %d", status)
+		}
+	})
 }

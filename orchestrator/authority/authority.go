@@ -1,7 +1,8 @@
 // Package authority is the frame of the hub's HTTP services for devices: registry,
 // trust and ledger share one listener, one shape of errors and one set of limits. It
 // owns routing by exact path, the reading of request bodies, and how answers and
-// errors are written. It must not know what a service does.
+// errors are written. openapi.yaml is the surface of all three; what they write has its
+// types from there (types.gen.go). It must not know what a service does.
 //
 // Every error has the shape {"error":{"message","type","code","request_id"}}, also
 // for unknown paths and methods. Nothing is redirected.
@@ -24,26 +25,28 @@ import (
 	"github.com/chordwheel/chordwheel/chain/receipt"
 )
 
+//go:generate go tool -modfile=../../tools/go.mod oapi-codegen --config oapi.yaml openapi.yaml
+
 // Refusal is an error that knows what the caller is told.
 type Refusal struct {
 	Status     int
-	Code       string
+	Code       Code
 	Message    string        // one line for a person; nothing secret
 	RetryAfter time.Duration // 0: no such header
 }
 
 // Error gives code and message.
-func (r *Refusal) Error() string { return r.Code + ": " + r.Message }
+func (r *Refusal) Error() string { return string(r.Code) + ": " + r.Message }
 
 // Refuse makes a Refusal.
-func Refuse(status int, code, format string, args ...any) *Refusal {
+func Refuse(status int, code Code, format string, args ...any) *Refusal {
 	return &Refusal{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
 // kinds are the families of codes, by status.
-var kinds = map[int]string{
-	http.StatusUnauthorized: "authentication_error", http.StatusForbidden: "permission_error", http.StatusTooManyRequests: "rate_limit_error",
-	http.StatusBadGateway: "upstream_error", http.StatusServiceUnavailable: "service_unavailable", http.StatusInternalServerError: "server_error",
+var kinds = map[int]ErrorType{
+	http.StatusUnauthorized: AuthenticationError, http.StatusForbidden: PermissionError, http.StatusTooManyRequests: RateLimitError,
+	http.StatusBadGateway: UpstreamError, http.StatusServiceUnavailable: ServiceUnavailable, http.StatusInternalServerError: ServerError,
 }
 
 // Handler answers one request with a value that becomes JSON, or with an error.
@@ -147,7 +150,7 @@ func Fail(w http.ResponseWriter, err error) {
 	}
 	kind, ok := kinds[r.Status]
 	if !ok {
-		kind = "invalid_request_error"
+		kind = InvalidRequestError
 	}
 	if r.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int((r.RetryAfter+time.Second-1)/time.Second)))
@@ -155,7 +158,7 @@ func Fail(w http.ResponseWriter, err error) {
 	w.Header().Del("ETag")
 	id := rand.Text()
 	w.Header().Set("X-Chordwheel-Request-Id", id)
-	Answer(w, r.Status, map[string]any{"error": map[string]string{"message": chain.ClipTo(r.Message, 512), "type": kind, "code": r.Code, "request_id": id}})
+	Answer(w, r.Status, ErrorResponse{ErrorDetail{Message: chain.ClipTo(r.Message, 512), Type: kind, Code: r.Code, RequestID: id}})
 }
 
 // Decode reads a JSON body of at most limit bytes into v, strictly: names are

@@ -108,9 +108,7 @@ func (s *Server) keys(w http.ResponseWriter, _ *http.Request) (any, error) {
 }
 
 func (s *Server) challenge(w http.ResponseWriter, r *http.Request) (any, error) {
-	var in struct {
-		DID string `json:"did"`
-	}
+	var in authority.ChallengeRequest
 	if err := authority.Decode(w, r, maxBody, &in); err != nil {
 		return nil, err
 	}
@@ -118,17 +116,11 @@ func (s *Server) challenge(w http.ResponseWriter, r *http.Request) (any, error) 
 		return nil, err
 	}
 	text, expires := s.challenges.issue(in.DID, time.Now())
-	return map[string]string{"challenge": text, "expires_at": expires.UTC().Format(time.RFC3339)}, nil
+	return authority.Challenge{Challenge: text, ExpiresAt: expires.UTC().Truncate(time.Second)}, nil
 }
 
 // ask is the body of a request for a token.
-type ask struct {
-	DID        string `json:"did"`
-	Challenge  string `json:"challenge"`
-	Signature  string `json:"signature"`
-	Capability string `json:"capability"`
-	Audience   string `json:"audience"`
-}
+type ask = authority.TokenRequest
 
 func (s *Server) token(w http.ResponseWriter, r *http.Request) (any, error) {
 	var in ask
@@ -153,7 +145,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	token, expires := s.mint(in, key, time.Now())
-	return map[string]string{"token": token, "expires_at": expires.UTC().Format(time.RFC3339)}, nil
+	return authority.Token{Token: token, ExpiresAt: expires.UTC()}, nil
 }
 
 // prove checks challenge, permission and proof, in the order of what they cost, and
