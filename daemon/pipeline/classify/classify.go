@@ -21,8 +21,8 @@ const (
 )
 
 // Text classifies what a user asks. The reasons are fixed words: names of groups
-// of words that were found, and link, steps, questions, snippet, length, short,
-// none. Of a long text only the beginning and the end are looked at.
+// of words that were found, and link, steps, questions, clauses, snippet, length,
+// short, none. Of a long text only the beginning and the end are looked at.
 func Text(text string) (Class, []string) {
 	s := look(text)
 	doing, weight := s.doing(), s.weight()
@@ -31,7 +31,7 @@ func Text(text string) (Class, []string) {
 		return Agentic, s.reasons(true)
 	case weight >= 3:
 		return Complex, s.reasons(false)
-	case doing >= 2:
+	case doing >= 2 && weight > -2:
 		return Uncertain, s.reasons(true)
 	case weight <= 0:
 		return Simple, s.reasons(false)
@@ -81,15 +81,29 @@ func (s *signs) weight() float64 {
 	if s.fence {
 		w += 1.5
 	}
-	return w
+	return w + clausesWorth(s.clauses)
+}
+
+// clausesWorth says what the build of the sentences tells: who asks for a lot
+// says a lot, in any language.
+func clausesWorth(clauses int) float64 {
+	switch {
+	case clauses < 3:
+		return 0
+	case clauses < 5:
+		return 1
+	case clauses < 8:
+		return 2
+	}
+	return 2.5
 }
 
 // lengthWorth says what the length tells: hardly much is asked in a few words.
 func lengthWorth(size int) float64 {
 	switch {
-	case size < 45:
+	case size < 25:
 		return -0.5
-	case size < 140:
+	case size < 40:
 		return 0
 	case size < 350:
 		return 0.5
@@ -119,9 +133,10 @@ func (s *signs) reasons(doing bool) []string {
 	}
 	add("steps", s.items >= 2)
 	add("questions", s.questions >= 2)
+	add("clauses", s.clauses >= 3)
 	add("snippet", s.fence)
 	add("length", s.size >= 350)
-	add("short", s.size < 45)
+	add("short", s.size < 40)
 	add("none", len(seen) == 0)
 	return seen
 }

@@ -10,7 +10,7 @@ import (
 // How much of a text is looked at, in bytes: a request stands at the beginning or
 // at the end of what it is about.
 const (
-	head = 6 << 10
+	head = 4 << 10
 	rest = 2 << 10
 )
 
@@ -51,6 +51,7 @@ type signs struct {
 	count     [groups]int // different phrases of each group
 	size      int         // in characters; those that are words of their own count for more
 	items     int         // lines that begin like those of a list
+	clauses   int         // ends of clauses and sentences
 	questions int
 	fence     bool // a block of code
 	link      bool
@@ -117,11 +118,16 @@ func look(text string) signs {
 func (s *signs) form(text string) {
 	for _, r := range text {
 		s.size++
-		switch {
-		case r == '?' || r == '？' || r == '؟':
+		switch r {
+		case '?', '？', '؟':
 			s.questions++
-		case dense(r):
-			s.size += 2
+			s.clauses++
+		case ',', ';', ':', '!', '.', '，', '、', '；', '：', '。', '！', '।':
+			s.clauses++
+		default:
+			if dense(r) {
+				s.size += 2
+			}
 		}
 	}
 	for line := range strings.Lines(text) {

@@ -18,7 +18,19 @@ analyseer, vergelijk*, beoordeel*, voor- en nadelen, gevolgen van, oorzaken, ond
 विश्लेषण, तुलना, मूल्यांकन, फायदे और नुकसान, लाभ और हानि, प्रभाव*, कारणों, परिणामों, समीक्षा
 分析, 比较, 比較, 对比, 评估, 評估, 优缺点, 优劣, 利弊, 影响, 原因, 后果, 权衡, 探讨, 论述, 评价
 比較, 評価して, 長所と短所, メリットとデメリット, メリット・デメリット, 利点と欠点, 影響, 要因, 考察, 検討, 論じ
-분석*, 비교*, 평가*, 장단점*, 영향*, 원인*, 결과를 논*, 고찰*, 검토*`,
+분석*, 비교*, 평가*, 장단점*, 영향*, 원인*, 결과를 논*, 고찰*, 검토*
+reasons, causes, arguments for, for and against, differences between, contradict, solutions, measures, rank them, scoring, estimate, calculate each, evidence, walk me through, recommendation
+gründe, argumente, unterschiede zwischen, lösungen, maßnahmen, fazit, schätz*, empfehlung, reihenfolge, berechne
+razones, argumentos, diferencias entre, soluciones, medidas, estim*, calcula, conviene, recomendacion
+raisons, arguments, differences entre, solutions, mesures, estim*, calcule*, recommandation
+razoes, argumentos, diferencas entre, solucoes, medidas, estim*, calcul*, recomendacao
+ragioni, argomenti, differenze tra, soluzioni, misure, stima*, calcol*, cause, raccomandazione
+redenen, argumenten, verschillen tussen, oplossingen, maatregelen, schat, bereken, aanbeveling
+аргумент*, различия между, решени*, меры, рассчита*, рекомендац*, вывод*
+कारण बता*, कारण और, तर्क, अंतर, समाधान, उपाय*, अनुमान, लागत, सिफ़ारिश
+理由, 论据, 区别, 解决办法, 解决方案, 措施, 估算, 计算每, 预算, 验证
+理由, 論拠, 違いを, 解決策, 対策, 見積, 予算, 結論
+이유와*, 이유를*, 논거*, 차이점*, 해결책*, 대책*, 추정*, 예산*, 결론*`,
 	design: `
 design*, architect*, implement*, develop a, develop an, build a, build an, create a plan, plan for, draw up, draft a plan, strategy, strategies, roadmap, framework, migration, migrate, optimi*, business plan, curriculum, syllabus, itinerary, workflow, system that, plan a, go-to-market, budget for, scalable, requirements
 entwirf, entwerfe*, entwurf, entwickle, entwickeln, architektur*, implementier*, konzept*, strategie*, fahrplan, plane eine*, plane mir, erstelle einen plan, erstelle ein konzept, optimier*, migration*, geschaeftsplan, geschäftsplan, lehrplan, reiseplan, trainingsplan
@@ -31,7 +43,19 @@ ontwerp*, ontwikkel*, architectuur, implementeer, strategie, stappenplan, plan v
 डिज़ाइन, डिजाइन, योजना, रणनीति, विकसित, वास्तुकला, रूपरेखा, लागू कर*, पाठ्यक्रम
 设计, 設計, 架构, 实现一个, 制定, 方案, 策略, 规划, 路线图, 优化, 迁移, 开发一个, 计划书, 行程, 搭建
 設計, アーキテクチャ, 実装し, 戦略, 計画を立て, 計画を作, 計画書, 開発し, 最適化, 移行, ロードマップ, 企画, 旅程, カリキュラム
-설계*, 아키텍처*, 구현*, 전략*, 계획을*, 계획서*, 개발*, 최적화*, 이전 계획*, 로드맵*, 기획*, 일정표*, 커리큘럼*`,
+설계*, 아키텍처*, 구현*, 전략*, 계획을*, 계획서*, 개발*, 최적화*, 이전 계획*, 로드맵*, 기획*, 일정표*, 커리큘럼*
+outline, course on, grading scheme, scoring model, terms for, rewrite the plot, experiment
+gliederung, umstellung, vorgehen
+esquema, programa de
+programme de, plan d'action
+cronograma, plano
+programma di, piano
+opzet, plan van
+программу обуч*, концепци*
+कार्यक्रम, खाका, योजना बना*
+大纲, 课程, 改进
+概要を作, 手順, 改善策
+개요*, 과정*, 방안*`,
 	writing: `
 essay, report on, report about, a report, article, white paper, whitepaper, blog post, proposal, cover letter, speech, short story, literature review, case study, newsletter, tutorial, documentation, press release, lesson plan, screenplay
 aufsatz, bericht, artikel, essay, blogbeitrag, hausarbeit, rede, kurzgeschichte, anleitung, dokumentation, angebotsschreiben, bewerbungsschreiben, gutachten, pressemitteilung
@@ -57,7 +81,8 @@ functie, algoritme, programma in, databank, broncode
 कोड, फ़ंक्शन, फंक्शन, एल्गोरिदम, प्रोग्राम, डेटाबेस
 代码, 函数, 算法, 数据库, 程序, 脚本, 接口, 微服务
 コード, 関数, アルゴリズム, データベース, プログラム, スクリプト, リファクタリング
-코드*, 함수*, 알고리즘*, 데이터베이스*, 프로그램을*, 스크립트*, 리팩터링*, 리팩토링*`,
+코드*, 함수*, 알고리즘*, 데이터베이스*, 프로그램을*, 스크립트*, 리팩터링*, 리팩토링*
+intervals, complexity, time complexity, 500s, exception, linked list, binary tree`,
 	math: `
 prove, proof, derive, derivation, theorem, integral, differential equation*, eigenvalue*, probability that, optimization problem, linear program*, solve the system, induction, convergence
 beweis*, herleit*, leite her, leite die, integral, differentialgleichung*, satz von, vollständige induktion
@@ -109,7 +134,19 @@ vertel me, vertel eens, help me, wat vind je, leg uit, leg me, beschrijf, hoe ka
 के बारे में बता*, मदद, क्या सोचते, समझा*, वर्णन, कैसे कर*, लिख*, सारांश, सुझाव*, सलाह, विचार दो, सुधार*, क्यों, कैसे काम, चाहिए
 谈谈, 讲讲, 介绍一下, 说说, 帮我, 怎么看, 解释, 描述, 怎么办, 怎样, 如何, 写一, 写个, 写首, 总结, 推荐, 建议, 点子, 改进, 为什么, 应该
 について教え, 手伝って, 助けて, どう思い, 説明して, 教えてください, どうすれば, どうやって, 書いて, 要約, おすすめ, アドバイス, アイデア, 改善, なぜ, どのように, べき
-에 대해 말해*, 에 대해 알려*, 도와*, 어떻게 생각*, 설명*, 묘사*, 어떻게 하*, 어떻게 해*, 써 줘, 써줘, 요약*, 추천*, 조언*, 아이디어*, 개선*, 왜, 해야 할*`,
+에 대해 말해*, 에 대해 알려*, 도와*, 어떻게 생각*, 설명*, 묘사*, 어떻게 하*, 어떻게 해*, 써 줘, 써줘, 요약*, 추천*, 조언*, 아이디어*, 개선*, 왜, 해야 할*
+tips, teach me, difference between, which one should, what now, give me a, make this, sound, got any
+tipps, unterschied zwischen, wie schreibt man, wie macht man, bring mir
+como se hace, diferencia entre, ensename
+comment apprendre, comment fait-on, difference entre, apprends-moi
+como fazer, como se faz, diferenca entre, me ensine
+come si fa, differenza tra, insegnami
+hoe maak je, verschil tussen, leer me
+как сделать, разница между, научи*
+कैसे बना*, अंतर, सिखा*
+怎么做, 怎么样, 的区别, 教我
+作り方, の違い, コツ
+방법*, 차이*, 가르쳐*, 알려 줘, 알려줘`,
 	lookup: `
 what is the, what's the, what is a, what's a, who is, who was, who wrote, who invented, when did, when was, when is, where is, what year, what time, how many, how much, how old, how far, how tall, how long, how do you say, how do you spell, define, definition of, translate, spell, capital of, synonym*, convert, meaning of, what does, true or false, is it true, which country, what color, what colour, name a, name the, abbreviation
 was ist, wer ist, wer war, wer hat, wann war, wann ist, wann wurde, wo ist, wo liegt, wie viele, wie viel, wie alt, wie hoch, wie weit, wie lange, wie heißt, übersetz*, hauptstadt, synonym*, definier*, bedeutet, welches jahr, welche farbe, wie schreibt man, wie spät, rechne
@@ -148,7 +185,19 @@ zoek op internet, zoek online, zoek op het web, download, voer de, voer het, voe
 इंटरनेट पर खोज*, वेब पर खोज*, ऑनलाइन खोज*, डाउनलोड, अपलोड, चलाओ, चलाएं, चलाइए, इंस्टॉल, ईमेल भेज*, भेज दो, भेजो, भेजें, बुक कर*, ऑर्डर कर*, याद दिला*, सेव कर*, सहेज*, हटा दो, हटाओ, हटाएं, खोलो, खोलें, खोलकर, क्लिक, लॉगिन, निगरानी, सूचित कर*
 上网搜索, 搜索网, 网上搜, 网上查, 上网查, 搜一下, 在网上, 下载, 上传, 运行, 执行, 部署, 安装, 发送, 发邮件, 发一封, 发给, 预订, 订一张, 订机票, 提醒我, 添加到日历, 保存到, 保存成, 保存为, 删除, 重命名, 打开, 点击, 登录, 监控, 通知我, 抓取, 爬取, 提交到, 推送, 重启, 备份, 购买
 ネットで検索, ウェブで検索, インターネットで検索, 検索して, ネットで調べ, ダウンロード, アップロード, 実行し, デプロイ, インストール, 送信し, 送って, メールし, 予約し, 注文し, リマインド, カレンダーに追加, 保存し, 削除し, 開いて, クリック, ログイン, 監視し, 通知し, 取得し, スクレイピング, コミット, プッシュし, 再起動, バックアップ, 購入し, リネーム
-인터넷에서 검색*, 인터넷에서 찾*, 웹에서 검색*, 웹에서 찾*, 온라인에서 찾*, 검색해*, 검색한*, 다운로드*, 내려받*, 업로드*, 실행*, 배포*, 설치*, 보내 줘, 보내줘, 전송*, 예약*, 주문*, 알림을*, 캘린더에*, 저장*, 삭제*, 이름을 바꿔*, 열어*, 열고, 클릭*, 로그인*, 모니터링*, 커밋*, 푸시*, 재시작*, 백업*, 구매*`,
+인터넷에서 검색*, 인터넷에서 찾*, 웹에서 검색*, 웹에서 찾*, 온라인에서 찾*, 검색해*, 검색한*, 다운로드*, 내려받*, 업로드*, 실행*, 배포*, 설치*, 보내 줘, 보내줘, 전송*, 예약*, 주문*, 알림을*, 캘린더에*, 저장*, 삭제*, 이름을 바꿔*, 열어*, 열고, 클릭*, 로그인*, 모니터링*, 커밋*, 푸시*, 재시작*, 백업*, 구매*
+turn off, turn on, set the alarm, set an alarm, set the heating, wake me, go to, take a screenshot, attach, unsubscribe, message my, text my, call my, ping, tag it, compile the project, look through my, replace them, put it in, put them, get me the, order a, play the, look up the, check if, check whether, find me a, find out, track, refresh, mark all, archive, forward, reply to, add it to
+stell den, stelle den, stell einen, mach das licht, schalte, schau nach, starte ihn, starte neu, sieh nach, ruf an, antworte, leite weiter, such mir, finde heraus, füge, hänge, archivier*
+mira en mi, pon una alarma, pon la alarma, apaga, enciende, llama a, responde a, reenvia, busca el, busca la, encuentra, comprueba, añade, anade, actualiza, haz una captura, propon una cita, publica
+mets un reveil, allume, eteins, appelle, reponds a, transfere, trouve sur, verifie, regarde dans mon, ajoute, mets a jour, publie, prends une capture
+veja no meu, ligue, desligue, acenda, apague, responda, encaminhe, procure, encontre, verifique, adicione, atualize, publique, tire um print, coloque um alarme, mande um
+controlla se, controlla il mio, accendi, spegni, chiama, rispondi a, inoltra, trova, verifica se, aggiungi, aggiorna, pubblica, fai uno screenshot, metti la sveglia, imposta, riavvialo
+zet de wekker, doe het licht, zet het licht, bel, beantwoord, stuur door, zoek mijn, controleer of, kijk in mijn, voeg, werk bij, publiceer, maak een screenshot
+поставь будильник, включи, выключи, позвони, ответь на, перешли, проверь, посмотри в, добавь, обнови, опубликуй, сделай скриншот
+ईमेल करो, ईमेल कर*, अलार्म, बंद कर*, चालू कर*, फ़ोन कर*, जवाब भेज*, जाँच कर*, जोड़ो, जोड़ दो, अपडेट कर*, खोजो, खोजकर, डाल दो
+查一下, 设闹钟, 关灯, 打开灯, 关掉, 打电话, 回复, 转发, 检查一下, 添加, 更新, 发布, 截图, 查看, 预约
+アラーム, つけて, 消して, 電話し, 返信し, 転送し, 確認して, 追加し, 更新し, 公開し, スクリーンショット, 調べて, 予定を入れ
+알람*, 켜 줘, 꺼 줘, 전화해*, 답장*, 전달해*, 확인하고, 확인해*, 추가해*, 업데이트*, 게시*, 스크린샷*, 찾아서, 찾아 줘`,
 	tool: `
 file, files, folder, directory, browser, website, web page, webpage, terminal, shell, command line, api, endpoint, server, repository, repo, calendar, inbox, spreadsheet, csv, pdf, online, email, tests, test suite, staging, production, database, latest news, today, tomorrow, current price, url, script, slack, ticket, tickets, flight, hotel, log file, logs
 datei, dateien, ordner, verzeichnis, browser, webseite, webseiten, terminal, server, kalender, posteingang, tabelle, csv, pdf, e-mail, mail, tests, morgen, heute, aktuell*, flug, hotel, repository, nachricht
@@ -161,5 +210,17 @@ bestand, bestanden, browser, website, terminal, server, agenda, spreadsheet, csv
 फ़ाइल*, फाइल*, फ़ोल्डर, फोल्डर, ब्राउज़र, वेबसाइट, सर्वर, कैलेंडर, स्प्रेडशीट, csv, pdf, ईमेल, टेस्ट, आज, कल, ताज़ा, ताजा, उड़ान, होटल
 文件, 文件夹, 目录, 浏览器, 网站, 网页, 终端, 服务器, 日历, 表格, csv, pdf, 邮件, 邮箱, 测试, 今天, 明天, 最新, 航班, 机票, 酒店, 仓库, 价格
 ファイル, フォルダ, ブラウザ, サイト, ページ, ターミナル, サーバー, カレンダー, スプレッドシート, csv, pdf, メール, テスト, 今日, 明日, 最新, 航空券, ホテル, リポジトリ
-파일*, 폴더*, 브라우저*, 웹사이트*, 사이트*, 터미널*, 서버*, 캘린더*, 스프레드시트*, csv*, pdf*, 메일*, 이메일*, 테스트*, 오늘*, 내일*, 최신*, 항공권*, 호텔*, 저장소*`,
+파일*, 폴더*, 브라우저*, 웹사이트*, 사이트*, 터미널*, 서버*, 캘린더*, 스프레드시트*, csv*, pdf*, 메일*, 이메일*, 테스트*, 오늘*, 내일*, 최신*, 항공권*, 호텔*, 저장소*
+weather, right now, currently, latest, stock price, exchange rate, mailbox, newsletter, screenshot, lights, heating, alarm, my phone, my laptop, txt, hosts, my account, landing page, branch, build, version, tag, cell, meeting, appointment, contacts, playlist, score of
+wetter, gerade jetzt, börsenkurs, wechselkurs, wecker, licht, termin*, konto, besprechung
+tiempo hace, ahora mismo, cotizacion, alarma, luz, cita, reunion, cuenta
+meteo, en ce moment, cours de, reveil, lumiere, rendez-vous, reunion, billets, compte
+clima, agora, cotacao, alarme, luz, reuniao, convite, conta, boleto
+meteo, adesso, quotazione, sveglia, luce, appuntamento, riunione, biglietti, conto
+weer, koers, wekker, licht, afspraak, vergadering, rekening
+погод*, сейчас, курс, будильник, свет, встреч*, счет, счёт
+मौसम, अभी, अलार्म, बत्ती, बैठक, खाता, जानकारी
+天气, 现在, 股价, 汇率, 闹钟, 灯, 会议, 日程, 账户
+天気, いま, 株価, 為替, アラーム, 電気を, 会議, 予定, 口座
+날씨*, 지금*, 주가*, 환율*, 알람*, 불을*, 회의*, 일정을*, 계좌*`,
 }
