@@ -21,6 +21,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/mesh"
 	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -44,6 +45,7 @@ type hub struct {
 	head      []byte
 	body      []byte
 	extend    func(wire.Protest) wire.ProtestReply
+	provider  func(wire.Provider) wire.ProviderReply
 	lease     func(wire.Lease) wire.LeaseReply // nil: there are no ceilings
 	events    daemon.Events
 	hellos    []wire.Hello
@@ -173,6 +175,18 @@ func (h *hub) Fetch(_ context.Context, f wire.Fetch) (wire.FetchReply, error) {
 		return wire.FetchReply{Head: h.head}, nil
 	}
 	return wire.FetchReply{Head: h.head, Body: h.body}, nil
+}
+
+func (h *hub) Provider(_ context.Context, p wire.Provider) (wire.ProviderReply, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.away:
+		return wire.ProviderReply{}, errAway
+	case h.provider == nil:
+		return wire.ProviderReply{}, spoke.Refuse(spoke.CodeInvitation, "the invitation is not known here")
+	}
+	return h.provider(p), nil
 }
 
 func (h *hub) Lease(_ context.Context, l wire.Lease) (wire.LeaseReply, error) {

@@ -20,6 +20,7 @@ type Hub interface {
 	Fetch(ctx context.Context, f wire.Fetch) (wire.FetchReply, error)
 	Protest(ctx context.Context, p wire.Protest) (wire.ProtestReply, error)
 	Lease(ctx context.Context, l wire.Lease) (wire.LeaseReply, error)
+	Provider(ctx context.Context, p wire.Provider) (wire.ProviderReply, error)
 	HubReachable() bool // a connection stands
 }
 
@@ -91,6 +92,9 @@ func (alone) Protest(context.Context, wire.Protest) (wire.ProtestReply, error) {
 }
 func (alone) Lease(context.Context, wire.Lease) (wire.LeaseReply, error) {
 	return wire.LeaseReply{}, ErrNotJoined
+}
+func (alone) Provider(context.Context, wire.Provider) (wire.ProviderReply, error) {
+	return wire.ProviderReply{}, ErrNotJoined
 }
 func (alone) Exec(context.Context, chain.PeerID, wire.ExecOpen, []byte, exec.Emit) (wire.ExecTrailer, error) {
 	return wire.ExecTrailer{}, mesh.ErrNotConnected

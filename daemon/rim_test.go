@@ -73,6 +73,10 @@ func (o *office) Fetch(context.Context, chain.PeerID, wire.Fetch) (wire.FetchRep
 func (o *office) Report(context.Context, chain.PeerID, wire.Report) (wire.ReportReply, error) {
 	return wire.ReportReply{Accepted: true}, nil
 }
+func (o *office) Provider(context.Context, chain.PeerID, wire.Provider) (wire.ProviderReply, error) {
+	return wire.ProviderReply{}, spoke.Refuse(spoke.CodeInternal, "no providers here")
+}
+
 func (o *office) Lease(context.Context, chain.PeerID, wire.Lease) (wire.LeaseReply, error) {
 	return wire.LeaseReply{}, spoke.Refuse(spoke.CodeInternal, "no leases here")
 }

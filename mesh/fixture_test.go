@@ -104,6 +104,10 @@ func (d *desk) Fetch(ctx context.Context, _ chain.PeerID, f wire.Fetch) (wire.Fe
 	return wire.FetchReply{Head: []byte("head"), Body: bytes.Repeat([]byte("b"), 300_000)}, nil
 }
 
+func (d *desk) Provider(context.Context, chain.PeerID, wire.Provider) (wire.ProviderReply, error) {
+	return wire.ProviderReply{}, nil
+}
+
 func (d *desk) Lease(context.Context, chain.PeerID, wire.Lease) (wire.LeaseReply, error) {
 	return wire.LeaseReply{}, nil
 }

@@ -107,6 +107,12 @@ func (d *Device) Lease(ctx context.Context, l wire.Lease) (wire.LeaseReply, erro
 	return call(ctx, d, func(c *spoke.Client) (wire.LeaseReply, error) { return c.Lease(ctx, l) })
 }
 
+// Provider has the hub admit a provider over HTTP. It may arrive twice when a
+// session broke: the nonce makes it one.
+func (d *Device) Provider(ctx context.Context, p wire.Provider) (wire.ProviderReply, error) {
+	return call(ctx, d, func(c *spoke.Client) (wire.ProviderReply, error) { return c.Provider(ctx, p) })
+}
+
 // call makes one request. A session that turns out to be dead is replaced
 // once: its end may not have been noticed yet.
 func call[R any](ctx context.Context, d *Device, ask func(*spoke.Client) (R, error)) (R, error) {

@@ -24,7 +24,8 @@ func FuzzMessages(f *testing.F) {
 	invited.Membership, invited.Invitation = nil, &wire.Redeem{Secret: make([]byte, 32), Scope: home.Scope}
 	report := batch("boot", 1, "alpha/small", chain.Timeout, 3, time.Second)
 	for i, m := range []any{hello, invited, report, wire.Fetch{Slot: home}, wire.Protest{Slot: home, Body: chains[0].Body, Nonce: "n", Failed: []chain.Failure{{Option: "alpha/small", Class: chain.Timeout}}},
-		wire.Lease{Asks: []wire.LeaseAsk{{Account: "key alpha calls_per_day", Slot: home, Least: 1}}, Usage: []wire.LeaseUsage{{ID: "x", Account: "key alpha calls_per_day", Used: 1, Done: true}}}} {
+		wire.Lease{Asks: []wire.LeaseAsk{{Account: "key alpha calls_per_day", Slot: home, Least: 1}}, Usage: []wire.LeaseUsage{{ID: "x", Account: "key alpha calls_per_day", Used: 1, Done: true}}},
+		wire.Provider{Invitation: wire.Redeem{Secret: make([]byte, 32), Scope: home.Scope}, Class: "browser", Nonce: "n"}} {
 		b, err := chain.Marshal(m)
 		if err != nil {
 			f.Fatal(err)
@@ -36,7 +37,7 @@ func FuzzMessages(f *testing.F) {
 		if kind&0x80 != 0 {
 			from = newKey().PeerID()
 		}
-		switch kind & 0x7f % 6 {
+		switch kind & 0x7f % 7 {
 		case 0, 1:
 			var m wire.Hello
 			if chain.Unmarshal(b, &m) == nil {
@@ -61,6 +62,11 @@ func FuzzMessages(f *testing.F) {
 			var m wire.Lease
 			if chain.Unmarshal(b, &m) == nil {
 				_, _ = r.Lease(ctx, from, m)
+			}
+		case 6:
+			var m wire.Provider
+			if chain.Unmarshal(b, &m) == nil {
+				_, _ = r.Provider(ctx, from, m)
 			}
 		}
 		view, err := r.Show(ctx, home)

@@ -118,14 +118,9 @@ func (h *Hub) enrol(from chain.PeerID, q *wire.Hello, d *fleet.Device, now time.
 		h.rename(d, q)
 		return d, true, nil // the answer to its first try was lost
 	}
-	i, ok := h.invitations[hash]
-	switch {
-	case !ok:
-		return nil, false, spoke.Refuse(spoke.CodeInvitation, "the invitation is not known here, or was used up: ask for a new one")
-	case chain.InstantOf(now) >= i.Expires:
-		return nil, false, spoke.Refuse(spoke.CodeInvitation, "the invitation expired at %s: ask for a new one", i.Expires.Time().Format(time.RFC3339))
-	case i.Scope != q.Invitation.Scope:
-		return nil, false, spoke.Refuse(spoke.CodeInvitation, "the invitation is for another scope")
+	i, err := h.valid(hash, q.Invitation.Scope, now)
+	if err != nil {
+		return nil, false, err
 	}
 	if err := h.claim(from, q, now); err != nil {
 		return nil, false, err

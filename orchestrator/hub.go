@@ -81,6 +81,7 @@ type Hub struct {
 	plans        map[chain.Slot]*escalate.Plan
 	protests     map[chain.Slot]*protestCount
 	invitations  map[string]invitation
+	admitted     admitted
 	topics       map[chain.ScopeID]topic
 	rejoin       bool      // the publisher does not know all of them yet
 	nextJoin     time.Time // when it is told, at the earliest

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/orchestrator/fleet"
 )
 
@@ -138,6 +139,20 @@ func (h *Hub) invite(q Invite, addrs []string) (Invited, error) {
 		made.Warnings = append(made.Warnings, string(q.Scope)+" is not in the catalogue: the defaults will hold for it")
 	}
 	return made, nil
+}
+
+// valid gives the invitation of that hash if it may be used for scope now.
+func (h *Hub) valid(hash string, scope chain.ScopeID, now time.Time) (i invitation, err error) {
+	i, ok := h.invitations[hash]
+	switch {
+	case !ok:
+		return i, spoke.Refuse(spoke.CodeInvitation, "the invitation is not known here, or was used up: ask for a new one")
+	case chain.InstantOf(now) >= i.Expires:
+		return i, spoke.Refuse(spoke.CodeInvitation, "the invitation expired at %s: ask for a new one", i.Expires.Time().Format(time.RFC3339))
+	case i.Scope != scope:
+		return i, spoke.Refuse(spoke.CodeInvitation, "the invitation is for another scope")
+	}
+	return i, nil
 }
 
 // forgetInvitations drops those that are over.

@@ -17,7 +17,7 @@ type Operation struct {
 	Direction string        `json:"direction"` // "in" from a device, "out" to devices
 	Peer      chain.PeerID  `json:"peer_id,omitempty"`
 	Device    string        `json:"device,omitempty"`
-	Kind      string        `json:"kind"`           // hello, enrol, report, fetch, protest, invalidation, revocation, invitation
+	Kind      string        `json:"kind"`           // hello, enrol, report, fetch, protest, invalidation, revocation, invitation, provider
 	Slot      string        `json:"slot,omitempty"` // "scope/primitive"
 	Bytes     int           `json:"bytes"`          // of the answer or message, before framing
 	Outcome   string        `json:"outcome"`        // ok, or the code of a refusal

@@ -96,6 +96,18 @@ func (c *Client) Lease(ctx context.Context, l wire.Lease) (wire.LeaseReply, erro
 	return *reply.Lease, nil
 }
 
+// Provider asks for a provider to be admitted.
+func (c *Client) Provider(ctx context.Context, p wire.Provider) (wire.ProviderReply, error) {
+	reply, err := c.call(ctx, wire.Request{Provider: &p})
+	if err == nil && reply.Provider == nil {
+		err = c.abort("provider")
+	}
+	if err != nil {
+		return wire.ProviderReply{}, fmt.Errorf("admit a provider: %w", err)
+	}
+	return *reply.Provider, nil
+}
+
 // abort ends the session because the hub answered another question.
 func (c *Client) abort(asked string) error {
 	_ = c.stream.ResetWithError(network.StreamProtocolViolation)

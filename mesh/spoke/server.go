@@ -27,6 +27,7 @@ type Handler interface {
 	Fetch(ctx context.Context, from chain.PeerID, f wire.Fetch) (wire.FetchReply, error)
 	Protest(ctx context.Context, from chain.PeerID, p wire.Protest) (wire.ProtestReply, error)
 	Lease(ctx context.Context, from chain.PeerID, l wire.Lease) (wire.LeaseReply, error)
+	Provider(ctx context.Context, from chain.PeerID, p wire.Provider) (wire.ProviderReply, error)
 }
 
 // Caps on sessions and on what they hold. A session has one frame at a time;
@@ -193,6 +194,10 @@ func (s *Server) answer(from chain.PeerID, q wire.Request, err error, greeted *b
 		var r wire.LeaseReply
 		r, err = s.handler.Lease(s.ctx, from, *q.Lease)
 		reply.Lease = &r
+	case q.Provider != nil:
+		var r wire.ProviderReply
+		r, err = s.handler.Provider(s.ctx, from, *q.Provider)
+		reply.Provider = &r
 	}
 	if err == nil {
 		err = reply.Validate()

@@ -58,6 +58,10 @@ func (s *script) Lease(_ context.Context, _ chain.PeerID, l wire.Lease) (wire.Le
 	return r, nil
 }
 
+func (s *script) Provider(_ context.Context, _ chain.PeerID, p wire.Provider) (wire.ProviderReply, error) {
+	return wire.ProviderReply{Scope: p.Invitation.Scope, Granted: []string{"*"}}, nil
+}
+
 func (s *script) Protest(ctx context.Context, _ chain.PeerID, _ wire.Protest) (wire.ProtestReply, error) {
 	return s.protest(ctx)
 }

@@ -68,6 +68,7 @@ const (
 	maxCounters     = 4096 // options × peers between two reports
 	maxMeasurements = 4096 // they are sampled; the rest waits for the next report
 	maxProtests     = 64   // queued while the hub was away
+	maxProvided     = 64   // capabilities of a provider over HTTP, and patterns granted to it
 	maxAsks         = 256  // ceilings × primitives of one device
 	maxBlocks       = 1024 // with those that are over and not yet acknowledged
 	maxFailures     = chain.MaxOptions

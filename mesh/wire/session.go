@@ -11,6 +11,8 @@ type Request struct {
 	Fetch   *Fetch   `cbor:"fetch,omitempty"`
 	Protest *Protest `cbor:"protest,omitempty"`
 	Lease   *Lease   `cbor:"lease,omitempty"`
+
+	Provider *Provider `cbor:"provider,omitempty"`
 }
 
 // Reply answers the request before it: the field of the same kind, or a
@@ -22,6 +24,8 @@ type Reply struct {
 	Protest *ProtestReply `cbor:"protest,omitempty"`
 	Lease   *LeaseReply   `cbor:"lease,omitempty"`
 	Refusal *Refusal      `cbor:"refusal,omitempty"`
+
+	Provider *ProviderReply `cbor:"provider,omitempty"`
 }
 
 // Refusal is the hub's no. Code is for programs, Message one line for people.

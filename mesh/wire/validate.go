@@ -325,12 +325,12 @@ var ErrUnknown = errors.New("of a kind that this version does not know")
 
 // Validate implements [Message].
 func (r *Request) Validate() error {
-	return one(r.Hello != nil, r.Hello, r.Report != nil, r.Report, r.Fetch != nil, r.Fetch, r.Protest != nil, r.Protest, r.Lease != nil, r.Lease)
+	return one(r.Hello != nil, r.Hello, r.Report != nil, r.Report, r.Fetch != nil, r.Fetch, r.Protest != nil, r.Protest, r.Lease != nil, r.Lease, r.Provider != nil, r.Provider)
 }
 
 // Validate implements [Message].
 func (r *Reply) Validate() error {
-	return one(r.Welcome != nil, r.Welcome, r.Report != nil, r.Report, r.Fetch != nil, r.Fetch, r.Protest != nil, r.Protest, r.Lease != nil, r.Lease, r.Refusal != nil, r.Refusal)
+	return one(r.Welcome != nil, r.Welcome, r.Report != nil, r.Report, r.Fetch != nil, r.Fetch, r.Protest != nil, r.Protest, r.Lease != nil, r.Lease, r.Provider != nil, r.Provider, r.Refusal != nil, r.Refusal)
 }
 
 // one takes pairs of (is set, message) and validates the only one that is set.

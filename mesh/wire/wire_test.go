@@ -63,14 +63,17 @@ func samples() map[string]wire.Message {
 			Usage: []wire.LeaseUsage{{ID: "l1", Account: "key alpha usd", Used: 77, Done: true}}}},
 		"lease_reply": &wire.Reply{Lease: &wire.LeaseReply{Now: 1772364600000, Grants: []wire.Grant{
 			{ID: "l2", Account: "key alpha usd", Slot: home, Amount: 900, Until: 1772366400000, Used: 250000}, {Account: "workspace:home gamma/* calls", Slot: home, Until: 1772366400000, Used: 1e6}}}},
-		"refusal":      &wire.Reply{Refusal: &wire.Refusal{Code: "busy", Message: "come back later", ComeBack: 30000}},
-		"invalidation": &wire.Invalidation{Scope: wire.ScopeHash(bytes.Repeat([]byte{9}, 32), chain.DefaultScope), Primitive: chain.LLMChat, Seq: 8, Prefix: []byte(body[4:12])},
-		"exec_open":    &wire.ExecOpen{Request: []byte("request"), Membership: []byte("membership"), Head: []byte("head"), Body: []byte("body"), Extension: []byte("extension")},
-		"exec_request": request(),
-		"exec_data":    &wire.ExecReply{Data: &wire.ExecData{Bytes: []byte("grüezi"), Meaningful: true, More: true}},
-		"exec_part":    &wire.ExecReply{Data: &wire.ExecData{Bytes: []byte{0xc3}, Part: true}},
-		"exec_flush":   &wire.ExecReply{Data: &wire.ExecData{}},
-		"exec_refusal": &wire.ExecReply{Refusal: &wire.ExecRefusal{Code: wire.ExecBusy, Message: "two jobs run and four wait", ComeBack: 1500}},
+		"provider": &wire.Request{Provider: &wire.Provider{Invitation: wire.Redeem{Secret: bytes.Repeat([]byte{7}, 32), Scope: chain.DefaultScope}, Class: "browser",
+			Capabilities: []chain.Capability{"execute:text.keywords"}, Nonce: "n1"}},
+		"provider_reply": &wire.Reply{Provider: &wire.ProviderReply{Scope: chain.DefaultScope, Granted: []string{"execute:*"}}},
+		"refusal":        &wire.Reply{Refusal: &wire.Refusal{Code: "busy", Message: "come back later", ComeBack: 30000}},
+		"invalidation":   &wire.Invalidation{Scope: wire.ScopeHash(bytes.Repeat([]byte{9}, 32), chain.DefaultScope), Primitive: chain.LLMChat, Seq: 8, Prefix: []byte(body[4:12])},
+		"exec_open":      &wire.ExecOpen{Request: []byte("request"), Membership: []byte("membership"), Head: []byte("head"), Body: []byte("body"), Extension: []byte("extension")},
+		"exec_request":   request(),
+		"exec_data":      &wire.ExecReply{Data: &wire.ExecData{Bytes: []byte("grüezi"), Meaningful: true, More: true}},
+		"exec_part":      &wire.ExecReply{Data: &wire.ExecData{Bytes: []byte{0xc3}, Part: true}},
+		"exec_flush":     &wire.ExecReply{Data: &wire.ExecData{}},
+		"exec_refusal":   &wire.ExecReply{Refusal: &wire.ExecRefusal{Code: wire.ExecBusy, Message: "two jobs run and four wait", ComeBack: 1500}},
 		"exec_trailer": &wire.ExecReply{Trailer: &wire.ExecTrailer{Class: chain.CallerError, Status: 400, RetryAfter: 0, HasRetryAfter: true, Used: 2, Input: 10, Output: 20,
 			FirstOutput: 250, Option: "local/ollama/qwen2.5:7b", Model: "qwen2.5:7b", Answer: &wire.ExecAnswer{Status: 400, ContentType: "application/json", Body: []byte("{}")},
 			ResponseHash: "sha256:00", Signature: bytes.Repeat([]byte{7}, 64)}},
@@ -264,6 +267,12 @@ func TestCaps(t *testing.T) {
 		"quota": {1024, report(func(r *wire.Report, n int) { r.Quota = slices.Repeat([]wire.LeaseUsage{{ID: "1", Account: "a"}}, n) })},
 		"grants": {256, func(n int) wire.Message {
 			return &wire.LeaseReply{Grants: slices.Repeat([]wire.Grant{{Account: "a", Slot: home}}, n)}
+		}},
+		"provided": {64, func(n int) wire.Message {
+			return &wire.Provider{Invitation: wire.Redeem{Secret: make([]byte, 32), Scope: "workspace:a"}, Class: "agent", Nonce: "n", Capabilities: capability(n)}
+		}},
+		"granted": {64, func(n int) wire.Message {
+			return &wire.ProviderReply{Scope: "workspace:a", Granted: slices.Repeat([]string{"*"}, n)}
 		}},
 		"reason": {1024, func(n int) wire.Message { return &wire.ReportReply{Reason: text(n)} }},
 		"body":   {chain.MaxBodyBytes, func(n int) wire.Message { return &wire.FetchReply{Head: []byte("h"), Body: make([]byte, n)} }},
