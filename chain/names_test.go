@@ -231,7 +231,7 @@ func TestMatch(t *testing.T) {
 // What counts against an option was an attempt at it, and no success.
 func TestWhatIsBlamedRan(t *testing.T) {
 	for _, c := range []chain.Class{chain.OK, chain.Unreachable, chain.Status, chain.Timeout, chain.BadAnswer, chain.RateLimited, chain.Credentials,
-		chain.CallerError, chain.ContextLength, chain.Feature, chain.Filtered, chain.Cut, chain.Canceled, chain.Busy, chain.Declined, chain.Offline, chain.Internal,
+		chain.CallerError, chain.ContextLength, chain.Feature, chain.Filtered, chain.Cut, chain.Canceled, chain.Busy, chain.Declined, chain.Denied, chain.Offline, chain.Internal,
 		chain.NoPeer, chain.KeyMissing, chain.Cooling, chain.Ceiling, chain.Absent, chain.Withdrawn} {
 		if c.Blames() && (!c.Ran() || c == chain.OK) {
 			t.Errorf("%s blames an option that was not tried, or that answered", c)

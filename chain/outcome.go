@@ -23,6 +23,7 @@ const (
 	Canceled      Class = "canceled"       // the caller left
 	Busy          Class = "busy"           // the peer has no room
 	Declined      Class = "declined"       // the peer does no such work now: its owner shares nothing, nothing there runs it, it stops
+	Denied        Class = "denied"         // a gate let no token for it through, here or at the peer
 	Offline       Class = "offline"        // this device has no network
 	Internal      Class = "internal"       // a defect of ours; counts against nobody
 )
@@ -41,17 +42,18 @@ const (
 func (c Class) Known() bool {
 	switch c {
 	case OK, Unreachable, Status, Timeout, BadAnswer, RateLimited, Credentials, CallerError, ContextLength, Feature, Filtered, Cut,
-		Canceled, Busy, Declined, Offline, Internal, NoPeer, KeyMissing, Cooling, Ceiling, Absent, Withdrawn:
+		Canceled, Busy, Declined, Denied, Offline, Internal, NoPeer, KeyMissing, Cooling, Ceiling, Absent, Withdrawn:
 		return true
 	}
 	return false
 }
 
 // Ran reports whether c is how an upstream call ended, as against a peer that had
-// no room or took no such work, or an option that was passed over: such are no attempts.
+// no room or took no such work, a gate's no, or an option that was passed over: such
+// are no attempts.
 func (c Class) Ran() bool {
 	switch c {
-	case Busy, Declined, NoPeer, KeyMissing, Cooling, Ceiling, Absent, Withdrawn:
+	case Busy, Declined, Denied, NoPeer, KeyMissing, Cooling, Ceiling, Absent, Withdrawn:
 		return false
 	}
 	return true
@@ -59,7 +61,7 @@ func (c Class) Ran() bool {
 
 // Blames reports whether an attempt that ended in c counts against the option. The
 // caller's own errors, a caller that left, a device without a network, a peer
-// without room or will and defects of ours say nothing about it.
+// without room or will, a gate's no and defects of ours say nothing about it.
 func (c Class) Blames() bool {
 	switch c {
 	case Unreachable, Status, Timeout, BadAnswer, RateLimited, Credentials, Cut:

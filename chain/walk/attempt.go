@@ -277,7 +277,7 @@ func (m *Machine) failed(o Outcome, unjudged bool, now time.Time) {
 	case o.Class == chain.CallerError, o.Class == chain.Filtered && !m.rules.FilterNext:
 		m.result.Answer = o.Answer
 		m.stop(Refused, o.Class, now)
-	case slot && (o.Class == chain.Busy || o.Class == chain.Declined):
+	case slot && (o.Class == chain.Busy || o.Class == chain.Declined || o.Class == chain.Denied):
 		m.cur.busy++
 	case slot && o.Class != chain.ContextLength && o.Class != chain.Feature && o.Class != chain.Filtered:
 		m.cur.tries++

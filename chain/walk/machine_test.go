@@ -43,6 +43,7 @@ func TestRows(t *testing.T) {
 		{name: "feature missing", turn: fails(chain.Feature), class: chain.Feature, neutral: true},
 		{name: "busy", turn: fails(chain.Busy), class: chain.Busy, neutral: true},
 		{name: "declined", turn: fails(chain.Declined), class: chain.Declined, neutral: true},
+		{name: "denied", turn: fails(chain.Denied), class: chain.Denied, neutral: true},
 		{name: "no route", turn: fails(chain.Offline), class: chain.Offline, neutral: true},
 		{name: "a defect of ours", turn: fails(chain.Internal), class: chain.Internal, neutral: true},
 		{name: "unknown class", turn: fails("surprise"), class: chain.Internal, neutral: true},

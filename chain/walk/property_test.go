@@ -32,7 +32,7 @@ type world struct {
 
 var anyClass = []chain.Class{chain.OK, chain.OK, chain.OK, chain.Unreachable, chain.Unreachable, chain.Status, chain.Timeout, chain.BadAnswer,
 	chain.RateLimited, chain.Credentials, chain.Credentials, chain.CallerError, chain.ContextLength, chain.Feature, chain.Filtered, chain.Cut,
-	chain.Canceled, chain.Busy, chain.Declined, chain.Offline, chain.Internal, chain.NoPeer, chain.KeyMissing, chain.Cooling, chain.Absent, "surprise", ""}
+	chain.Canceled, chain.Busy, chain.Declined, chain.Denied, chain.Offline, chain.Internal, chain.NoPeer, chain.KeyMissing, chain.Cooling, chain.Absent, "surprise", ""}
 
 func drawWorld(t *rapid.T) world {
 	flip := func(name string) bool { return rapid.Bool().Draw(t, name) }
@@ -176,7 +176,7 @@ func (w *world) check(x *seen) string {
 		if a.Lent < 1 || a.Lent > w.plan.Rules.Attempts || a.Budget <= 0 || a.Number < 1 || a.Number > w.plan.Rules.Attempts {
 			return fmt.Sprintf("an attempt that cannot be: %+v", a)
 		}
-		if class := w.turns[x.turns[i]].end.Class; class != chain.Busy && class != chain.Declined && class != chain.NoPeer && class != chain.KeyMissing &&
+		if class := w.turns[x.turns[i]].end.Class; class != chain.Busy && class != chain.Declined && class != chain.Denied && class != chain.NoPeer && class != chain.KeyMissing &&
 			class != chain.Cooling && class != chain.Absent || w.turns[x.turns[i]].hang {
 			spent++
 		}

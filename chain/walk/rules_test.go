@@ -304,6 +304,7 @@ func TestLending(t *testing.T) {
 		{"a peer that could not be dialled has not", options("slot"), 8, busy(1, chain.Unreachable), 4, 1},
 		{"busy spends nothing", options("slot"), 8, fails(chain.Busy), 4, 0},
 		{"a peer that declines spends nothing", options("slot"), 8, fails(chain.Declined), 4, 0},
+		{"a gate's no spends nothing", options("slot"), 8, fails(chain.Denied), 4, 0},
 		{"no more than it was lent", options("slot"), 8, busy(100, chain.Status), 4, 4},
 		{"nor less than one", options("slot"), 8, busy(-5, chain.Status), 4, 1},
 	} {

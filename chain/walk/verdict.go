@@ -37,7 +37,7 @@ func (t *tally) option(c chain.Class, resting bool) {
 		t.onKeys++
 	case c == chain.Cooling, c == chain.RateLimited:
 		t.cooling++
-	case c == chain.NoPeer, c == chain.Absent, c == chain.Withdrawn, c == chain.Ceiling, c == chain.Busy, c == chain.Declined:
+	case c == chain.NoPeer, c == chain.Absent, c == chain.Withdrawn, c == chain.Ceiling, c == chain.Busy, c == chain.Declined, c == chain.Denied:
 	default:
 		t.failed++
 	}

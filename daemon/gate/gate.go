@@ -1,11 +1,13 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -41,51 +43,76 @@ type Verifier struct {
 // in that order. What a token says is believed only once its signature holds:
 // claims come with a denial too if it did, for the log. The error is a [*Denial].
 func (v Verifier) Verify(ctx context.Context, now time.Time, token chain.Secret, audience, capability string) (Claims, error) {
+	p, err := v.prove(ctx, token)
+	if err != nil {
+		return Claims{}, err
+	}
+	return p.claims, v.holds(p.claims, now, audience, capability)
+}
+
+// proof is a token whose form and signature hold: neither changes with time.
+type proof struct {
+	claims Claims
+	kid    string
+	key    ed25519.PublicKey // that signed it
+}
+
+func (v Verifier) prove(ctx context.Context, token chain.Secret) (proof, error) {
 	if token == "" {
-		return Claims{}, errMissing
+		return proof{}, errMissing
 	}
 	t, err := parse(token.Reveal())
 	if err != nil {
-		return Claims{}, err
+		return proof{}, err
 	}
-	if err := v.signature(ctx, t); err != nil {
-		return Claims{}, err
+	p := proof{kid: t.kid}
+	if p.key, err = v.signature(ctx, t); err != nil {
+		return proof{}, err
 	}
-	c, err := claimsOf(t.payload)
-	if err != nil {
-		return Claims{}, err
-	}
+	p.claims, err = claimsOf(t.payload)
+	return p, err
+}
+
+// known reports whether the key that signed p is still one of the trust server's.
+func (v Verifier) known(ctx context.Context, p proof) bool {
+	keys, err := v.Keys.Keys(ctx, p.kid)
+	return err == nil && slices.ContainsFunc(keys, func(k ed25519.PublicKey) bool { return bytes.Equal(k, p.key) })
+}
+
+// holds checks what may be different the next time.
+func (v Verifier) holds(c Claims, now time.Time, audience, capability string) error {
 	if err := c.inForce(now); err != nil {
-		return c, err
+		return err
 	}
 	switch {
 	case v.Issuer != "" && c.Issuer != v.Issuer:
-		return c, errOtherIssuer
+		return errOtherIssuer
 	case c.Audience != audience:
-		return c, errOtherAud
+		return errOtherAud
 	case c.Capability != capability:
-		return c, errOtherCap
+		return errOtherCap
 	}
-	return c, nil
+	return nil
 }
 
-func (v Verifier) signature(ctx context.Context, t jws) error {
+// signature gives the key that signed t.
+func (v Verifier) signature(ctx context.Context, t jws) (ed25519.PublicKey, error) {
 	if v.Keys == nil {
-		return errKeys
+		return nil, errKeys
 	}
 	keys, err := v.Keys.Keys(ctx, t.kid)
 	if err != nil {
-		return errKeys
+		return nil, errKeys
 	}
 	if len(keys) == 0 {
-		return errUnknownKey
+		return nil, errUnknownKey
 	}
 	for _, key := range keys {
 		if len(key) == ed25519.PublicKeySize && ed25519.Verify(key, []byte(t.signed), t.signature) {
-			return nil
+			return key, nil
 		}
 	}
-	return errSignature
+	return nil, errSignature
 }
 
 // Read gives what a token says, without any check of who signed it and when. It is
@@ -172,6 +199,7 @@ type Gate struct {
 	verifier Verifier
 	agents   Agents
 	seen     *window
+	proofs   proofs
 }
 
 // New makes a gate; agents must not be nil.
@@ -201,8 +229,12 @@ func (g *Gate) Decide(ctx context.Context, now time.Time, r Request) Decision {
 }
 
 func (g *Gate) decide(ctx context.Context, now time.Time, r Request) (Claims, error) {
-	claims, err := g.verifier.Verify(ctx, now, r.Token, r.Agent, r.Capability)
+	p, err := g.proof(ctx, r.Token)
 	if err != nil {
+		return Claims{}, err
+	}
+	claims := p.claims
+	if err := g.verifier.holds(claims, now, r.Agent, r.Capability); err != nil {
 		return claims, err
 	}
 	switch g.agents.Standing(r.Agent, r.Capability, now) {

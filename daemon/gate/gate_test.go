@@ -266,7 +266,7 @@ func TestVectorsOfRFC8037(t *testing.T) {
 	const a4 = "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc.hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg"
 	v := Verifier{Keys: set}
 	token, err := parse(a4)
-	if err != nil || string(token.payload) != "Example of Ed25519 signing" || v.signature(context.Background(), token) != nil {
+	if err != nil || string(token.payload) != "Example of Ed25519 signing" || func() error { _, err := v.signature(context.Background(), token); return err }() != nil {
 		t.Error(string(token.payload), err)
 	}
 	if _, err := v.Verify(context.Background(), now, a4, agent, work); !errors.Is(err, errClaimsJSON) {
@@ -276,4 +276,59 @@ func TestVectorsOfRFC8037(t *testing.T) {
 	if err != nil || mint(ed25519.NewKeyFromSeed(seed), `{"alg":"EdDSA"}`, "Example of Ed25519 signing") != a4 {
 		t.Error("the private key makes another signature", err)
 	}
+}
+
+// A signature that was checked is not checked again, and counts only while its key
+// is one of the server's. Everything else is looked at each time.
+func TestASeenTokenIsJudgedAnew(t *testing.T) {
+	keys := &changing{KeySet: verifier().Keys.(KeySet)}
+	s := standing(Active)
+	g, err := New(Enforce, Verifier{Keys: keys}, &s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := chain.Secret(good())
+	at := now
+	decide := func(want error) {
+		t.Helper()
+		if err := g.Decide(context.Background(), at, Request{Token: token, Agent: agent, Capability: work}).Err(); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	for range 2 {
+		decide(nil)
+	}
+	if d := g.Decide(context.Background(), at, Request{Token: token, Agent: agent + "x", Capability: work}); d.Denial != errOtherAud {
+		t.Error(d.Denial)
+	}
+	s = standing(Suspended)
+	decide(errSuspended)
+	s = standing(Active)
+	keys.away = true
+	decide(errKeys)
+	keys.away, keys.KeySet = false, KeySet{}
+	decide(errUnknownKey)
+	keys.KeySet = verifier().Keys.(KeySet)
+	decide(nil)
+	if token = chain.Secret(good()[:len(good())-2] + "AA"); g.Decide(context.Background(), at, Request{Token: token, Agent: agent, Capability: work}).Allowed() {
+		t.Error("another signature over the same claims")
+	}
+	token, at = chain.Secret(good()), now.Add(time.Hour)
+	decide(errExpired)
+	if n := len(g.proofs.of); n != 1 {
+		t.Errorf("%d proofs are remembered", n)
+	}
+}
+
+// changing is a key set that changes.
+type changing struct {
+	KeySet
+	away bool
+}
+
+func (c *changing) Keys(ctx context.Context, kid string) ([]ed25519.PublicKey, error) {
+	if c.away {
+		return nil, errors.New("away")
+	}
+	return c.KeySet.Keys(ctx, kid)
 }

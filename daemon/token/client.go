@@ -18,9 +18,11 @@ import (
 
 // Bounds.
 const (
-	mintTimeout = 10 * time.Second // challenge and token together
-	maxTokens   = 1024             // in the cache
-	maxMints    = 8                // at once, for all keys
+	mintTimeout = 10 * time.Second       // challenge and token together
+	observeWait = 100 * time.Millisecond // of work that may go on without a token, from when its mint began
+	enforceWait = 3 * time.Second        // of work that may not
+	maxTokens   = 1024                   // in the cache
+	maxMints    = 8                      // at once, for all keys
 	minBackoff  = time.Second
 	maxBackoff  = time.Minute // of a failing key, and the most that Retry-After can ask for
 )
@@ -83,6 +85,7 @@ type entry struct {
 // flight is one mint under way; its results may be read when done is closed.
 type flight struct {
 	done  chan struct{}
+	began time.Time
 	token Token
 	err   error
 }
@@ -140,6 +143,11 @@ func (c *Client) Close() {
 // asking until the back-off is over; a kept token is given as long as it lives. Errors
 // are [*Error], ctx's, or [ErrClosed].
 func (c *Client) Token(ctx context.Context, agent, capability string) (Token, error) {
+	return c.within(ctx, agent, capability, mintTimeout+time.Second) // the mint itself says that its time is over
+}
+
+// within is Token for a caller who waits until a mint is so old, whoever began it.
+func (c *Client) within(ctx context.Context, agent, capability string, patience time.Duration) (Token, error) {
 	now, w := time.Now(), want{capability, agent}
 	c.mu.Lock()
 	if c.closed {
@@ -153,7 +161,7 @@ func (c *Client) Token(ctx context.Context, agent, capability string) (Token, er
 		return e.token, nil
 	}
 	if e.flight == nil && !now.Before(e.retry) {
-		f := &flight{done: make(chan struct{})}
+		f := &flight{done: make(chan struct{}), began: now}
 		e.flight = f
 		c.spawnLocked(func(ctx context.Context) { c.fly(ctx, w, e, f) })
 	}
@@ -165,23 +173,28 @@ func (c *Client) Token(ctx context.Context, agent, capability string) (Token, er
 	case f == nil:
 		return Token{}, err
 	}
+	timer := time.NewTimer(patience - now.Sub(f.began))
+	defer timer.Stop()
 	select {
 	case <-f.done:
 		return f.token, f.err
 	case <-ctx.Done():
 		return Token{}, fmt.Errorf("token for %s: %w", chain.Clip(agent), ctx.Err())
+	case <-timer.C:
+		return Token{}, failure("upstream_timeout", "the trust server takes its time")
 	}
 }
 
-// TokenFor is Token for a gate's mode: where nothing is enforced, work goes on
-// without a token, with an empty ID, and the failure is logged.
+// TokenFor is Token for work at a gate of that mode, which is not kept waiting: where
+// nothing is enforced, it has its token within a tenth of a second or goes on without
+// one, and the mint goes on behind it; else within 3 seconds. Both count from when the
+// mint began, so that a server that hangs delays one request and not all.
 func (c *Client) TokenFor(ctx context.Context, mode gate.Mode, agent, capability string) (Token, error) {
-	t, err := c.Token(ctx, agent, capability)
-	if err != nil && mode == gate.Observe && ctx.Err() == nil {
-		c.cfg.Log.WarnContext(ctx, "no token; going on without one", "agent_did", chain.Clip(agent), "capability", chain.Clip(capability), "token_id", "", "error", err)
-		return Token{}, nil
+	patience := observeWait
+	if mode == gate.Enforce {
+		patience = enforceWait
 	}
-	return t, err
+	return c.within(ctx, agent, capability, patience)
 }
 
 // entry finds or makes an entry; when there are too many, the one that expires
@@ -225,6 +238,9 @@ func (c *Client) fly(ctx context.Context, w want, e *entry, f *flight) {
 	if f.err == nil {
 		e.token, e.failures, e.retry = f.token, 0, time.Time{}
 	} else {
+		if e.failures == 0 && !errors.Is(ctx.Err(), context.Canceled) { // once, not with each request
+			c.cfg.Log.Warn("no token", "agent_did", chain.Clip(w.agent), "capability", chain.Clip(w.capability), "error", f.err)
+		}
 		e.retry = time.Now().Add(backoff(e.failures, f.err))
 		e.failures++
 	}

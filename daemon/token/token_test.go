@@ -342,14 +342,13 @@ func TestObserveGoesOnWithoutOne(t *testing.T) {
 		s.answer = func(w http.ResponseWriter, _ string) bool { w.WriteHeader(503); return true }
 		var log bytes.Buffer
 		c := client(t, s, slog.New(slog.NewJSONHandler(&log, nil)))
-		if token, err := c.TokenFor(t.Context(), gate.Observe, agent, work); err != nil || token != (Token{}) {
-			t.Error(token, err)
+		for _, mode := range []gate.Mode{gate.Observe, gate.Enforce} {
+			if token, err := c.TokenFor(t.Context(), mode, agent, work); err == nil || token != (Token{}) {
+				t.Error(mode, token, err)
+			}
 		}
-		if !strings.Contains(log.String(), `"token_id":""`) || strings.Count(log.String(), "\n") != 1 {
-			t.Error(log.String())
-		}
-		if _, err := c.TokenFor(t.Context(), gate.Enforce, agent, work); err == nil {
-			t.Error("enforce went on")
+		if !strings.Contains(log.String(), `"agent_did":"`+agent) || strings.Count(log.String(), "\n") != 1 {
+			t.Error("an outage is said once:", log.String())
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -357,6 +356,49 @@ func TestObserveGoesOnWithoutOne(t *testing.T) {
 		s.delay = time.Second
 		if _, err := c.TokenFor(ctx, gate.Observe, agent, work); !errors.Is(err, context.Canceled) {
 			t.Error("a caller who left:", err)
+		}
+	})
+}
+
+// A server that hangs delays work for a moment, however many requests come, and work
+// that needs a token a little longer.
+func TestAServerThatHangsKeepsNobodyWaiting(t *testing.T) {
+	for mode, want := range map[gate.Mode]time.Duration{gate.Observe: observeWait, gate.Enforce: enforceWait} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(t)
+			s.delay = time.Hour
+			c := client(t, s, nil)
+			began := time.Now()
+			for range 100 {
+				if token, err := c.TokenFor(t.Context(), mode, agent, work); err == nil || token != (Token{}) {
+					t.Error(token, err)
+				}
+			}
+			if took := time.Since(began); took != want {
+				t.Errorf("%s: a hundred requests waited for %s", mode, took)
+			}
+			s.delay = 0
+			time.Sleep(maxBackoff + mintTimeout)
+			if token, err := c.TokenFor(t.Context(), mode, agent, work); err != nil || token.ID == "" {
+				t.Error("it is back:", err)
+			}
+		})
+	}
+}
+
+// A mint that is late for the request that began it is there for the next.
+func TestALateTokenIsForTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript(t)
+		s.delay = 200 * time.Millisecond // of each of three questions
+		c := client(t, s, nil)
+		if _, err := c.TokenFor(t.Context(), gate.Observe, agent, work); err == nil {
+			t.Error("a token, so soon?")
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		if token, err := c.TokenFor(t.Context(), gate.Observe, agent, work); err != nil || token.ID != "t1" || time.Since(began) != 0 {
+			t.Error(token.ID, err)
 		}
 	})
 }
