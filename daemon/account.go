@@ -131,7 +131,9 @@ type account struct {
 	hash    string
 	hashErr error
 	mu      sync.Mutex // an attempt that was given up may still be on its way
-	agent   string
+	agent   string     // of the last attempt, as all below
+	word    string     // the gate's
+	tokenID string
 }
 
 // open begins the account of a request from the edge.
@@ -186,21 +188,21 @@ func (a *account) requestHash() (string, error) {
 	return a.hash, a.hashErr
 }
 
-// tried notes who runs an attempt. A probe has no account.
-func (a *account) tried(t *walk.Attempt) {
+// tried notes who is asked in an attempt, and by which leave. A probe has no account.
+func (a *account) tried(agent string, c *clearance) {
 	if a == nil {
 		return
 	}
-	agent := t.Option.Agent
-	switch t.Option.Kind {
-	case chain.Local:
-		agent = a.receipt.SeekerDID
-	case chain.Peer:
-		agent = t.Peer.DID()
-	}
 	a.mu.Lock()
-	a.agent = agent
+	a.agent, a.word, a.tokenID = agent, c.word, c.id
 	a.mu.Unlock()
+}
+
+// last gives what the log says of the last attempt.
+func (a *account) last() (agent, word, tokenID string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.agent, a.word, a.tokenID
 }
 
 // watch hashes what reaches the caller as it passes.
@@ -231,9 +233,7 @@ func (a *account) close(status receipt.Status) {
 	}
 	a.receipt.Status, a.receipt.ResponseAt = status, time.Now()
 	if a.receipt.AgentDID == "" {
-		a.mu.Lock()
-		a.receipt.AgentDID = a.agent
-		a.mu.Unlock()
+		a.receipt.AgentDID, _, a.receipt.TokenID = a.last()
 	}
 	r.pending.Add(1)
 	r.mu.Lock()

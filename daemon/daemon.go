@@ -88,6 +88,7 @@ type Config struct {
 	Backpressure bool         // a full spool refuses new requests
 
 	Selection Selection // how `auto` comes to its options
+	Gating    Gating    // who may be asked, and by whose leave
 
 	Pipeline pipeline.Settings // what becomes of hard questions; the zero value is off
 	Jobs     jobs.Keeper       // keeps the records of jobs; nil: they end with the process
@@ -114,6 +115,7 @@ type Daemon struct {
 	traces   traces
 	foreign  *foreign
 	receipts *receipts
+	gating   gating
 	deltas   deltas
 	apps     *apps.Book
 	purse    *purse.Purse
@@ -183,8 +185,10 @@ func New(cfg Config) (*Daemon, error) {
 	if err := cfg.Sharing.Validate(); err != nil {
 		return nil, err
 	}
+	if r := cfg.Gating.Registry; r != nil {
+		d.cfg.Selection.Agents = active{r}
+	}
 	d.foreign, d.receipts = newForeign(d), newReceipts(d)
-
 	if err := cfg.Selection.check(); err != nil {
 		return nil, err
 	}
@@ -251,6 +255,9 @@ func (d *Daemon) Start(ctx context.Context) error {
 	}
 	d.group.Go(func() { d.visits(d.run) })
 	d.group.Go(func() { d.tend(d.run) })
+	if r := d.cfg.Gating.Registry; r != nil {
+		d.group.Go(func() { r.Start(d.run) })
+	}
 	d.receipts.start(d.run)
 	d.startJobs(d.run)
 	return nil

@@ -19,8 +19,7 @@ import (
 // transactionInfo names what the key of transaction ids is derived for.
 const transactionInfo = "chordwheel-transaction-v1"
 
-// Desk gives what inlet and outlet of this device need, without tokens and gate; nil
-// if it keeps no receipts.
+// Desk gives what inlet and outlet of this device need; nil if it keeps no receipts.
 func (d *Daemon) Desk() (*edge.Desk, error) {
 	if d.cfg.Spool == nil {
 		return nil, nil
@@ -32,7 +31,27 @@ func (d *Daemon) Desk() (*edge.Desk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("derive the key of transaction ids: %w", err)
 	}
-	return &edge.Desk{Select: d, Receipts: d.receipts, Secret: secret}, nil
+	desk := &edge.Desk{Select: d, Snapshot: freshness{d}, Receipts: d.receipts, Secret: secret}
+	if d.cfg.Gating.Gate != nil {
+		desk.Gate = d
+	}
+	return desk, nil
+}
+
+// freshness implements [edge.Snapshot].
+type freshness struct{ d *Daemon }
+
+// Fresh implements [edge.Snapshot].
+func (f freshness) Fresh(now time.Time) error { return f.d.fresh(now) }
+
+// Pass implements [edge.Gate].
+func (d *Daemon) Pass(ctx context.Context, agent, capability string) edge.Decision {
+	c := d.clear(ctx, agent, capability)
+	decision := edge.Decision{Word: c.word, TokenID: c.id}
+	if c.denied != nil {
+		decision.Err = c.denied
+	}
+	return decision
 }
 
 // Select chooses for a chat that its caller carries. A slot is no agent that could

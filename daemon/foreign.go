@@ -13,6 +13,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/executor"
+	"github.com/chordwheel/chordwheel/daemon/gate"
 	"github.com/chordwheel/chordwheel/daemon/sharing"
 	"github.com/chordwheel/chordwheel/mesh/exec"
 	"github.com/chordwheel/chordwheel/mesh/member"
@@ -45,7 +46,24 @@ const (
 func newForeign(d *Daemon) *foreign {
 	f := &foreign{d: d, sharing: sharing.New(d.cfg.Sharing, d.cfg.Sensors), lines: rate.NewLimiter(rate.Every(refusalEvery), refusalLines)}
 	f.decide = executor.New(d.cfg.Key.PeerID(), f, f.sharing, executor.Limits{})
+	if d.cfg.Gating.Gate != nil {
+		f.decide.Guard(f)
+	}
 	return f
+}
+
+// Judge implements executor.Gate: this device is the agent, and the token has to be
+// bound to the peer at the other end of the stream.
+func (f *foreign) Judge(from chain.PeerID, r *wire.ExecRequest) (tokenID, verdict string, refusal *wire.ExecRefusal) {
+	decision := f.d.judge(f.d.run, gate.Request{Token: chain.Secret(r.Token), Agent: f.d.did, Capability: string(r.Primitive), From: from, Nonce: r.Nonce})
+	if decision.Err() != nil {
+		code := wire.ExecCode(decision.Denial.Code)
+		if decision.Denial.Code == gate.Overloaded {
+			code = wire.ExecBusy
+		}
+		refusal = wire.RefuseExec(code, "%s", decision.Denial.Reason)
+	}
+	return decision.TokenID, decision.Word(), refusal
 }
 
 // Member implements executor.Device.

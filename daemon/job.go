@@ -67,7 +67,7 @@ func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.Exec
 	t := j.trailer(&result)
 	j.count(t.Class)
 	d.cfg.Log.Info("ran work of a peer", "request_id", r.RequestID, "peer", j.From, "name", j.Name, "scope", r.Scope, "primitive", r.Primitive, "slot", r.Option,
-		"option", result.Option, "end", result.End, "class", t.Class, "attempts", result.Attempts, "ms", time.Since(j.began).Milliseconds())
+		"option", result.Option, "end", result.End, "class", t.Class, "attempts", result.Attempts, "gate_decision", j.Verdict, "token_id", j.TokenID, "ms", time.Since(j.began).Milliseconds())
 	return t
 }
 

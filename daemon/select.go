@@ -7,6 +7,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/delta"
 	"github.com/chordwheel/chordwheel/daemon/edge"
+	"github.com/chordwheel/chordwheel/daemon/gate"
 	"github.com/chordwheel/chordwheel/daemon/selection"
 )
 
@@ -35,6 +36,9 @@ type chosen struct {
 
 // selects finds the options of w. The errors wrap an [edge.Refusal].
 func (d *Daemon) selects(w *edge.Work) (chosen, error) {
+	if err := d.fresh(time.Now()); err != nil {
+		return chosen{}, err
+	}
 	if w.Model != "" && w.Model != edge.Auto {
 		return d.selectNamed(w)
 	}
@@ -62,6 +66,7 @@ func (d *Daemon) selects(w *edge.Work) (chosen, error) {
 		}
 	}
 	if len(c.options) == 0 && s.Agents != nil {
+		d.stranger(time.Now())
 		return chosen{}, edge.Refuse(edge.NoAgent, "no agent of the chain for %s is active in the registry", c.chain.Slot())
 	}
 	return c, nil
@@ -99,10 +104,27 @@ func (d *Daemon) selectNamed(w *edge.Work) (chosen, error) {
 	if c.options = d.allowed(w, named(d.effective(c.chain.Options()), w.Model, d.did)); len(c.options) == 0 {
 		return chosen{}, edge.Refuse(edge.ModelNotFound, "no model is called %q; there are %s", chain.Clip(w.Model), d.modelNames(c.chain))
 	}
-	if active := selection.Candidates(c.options, c.capability, d.cfg.Selection.Agents, d.did); len(active) == 0 {
-		return chosen{}, edge.Refuse(edge.AgentSuspended, "the agent of %q is not active in the registry", chain.Clip(w.Model))
+	active := selection.Candidates(c.options, c.capability, d.cfg.Selection.Agents, d.did)
+	if len(active) == 0 {
+		return chosen{}, d.inactive(w.Model, c)
 	}
+	c.options = active
 	return c, nil
+}
+
+// inactive says why no agent of a model may be asked.
+func (d *Daemon) inactive(model string, c chosen) error {
+	if r := d.cfg.Gating.Registry; r != nil {
+		now := time.Now()
+		d.stranger(now)
+		for i := range c.options {
+			if r.Standing(selection.AgentOf(&c.options[i], d.did), c.capability, now) == gate.Suspended {
+				return edge.Refuse(edge.AgentSuspended, "the agent of %q is suspended", chain.Clip(model))
+			}
+		}
+		return edge.Refuse(edge.NoAgent, "the registry does not list the agent of %q", chain.Clip(model))
+	}
+	return edge.Refuse(edge.AgentSuspended, "the agent of %q is not active in the registry", chain.Clip(model))
 }
 
 // check finds what cannot work.

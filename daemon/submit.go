@@ -95,7 +95,7 @@ func (r *run) prepare() bool {
 
 // open makes the signed request of one attempt, with every envelope that proves
 // it. What the peer has already is left out below.
-func (r *run) open(a *walk.Attempt, now time.Time) (wire.ExecOpen, wire.ExecRequest, error) {
+func (r *run) open(a *walk.Attempt, cleared *clearance, now time.Time) (wire.ExecOpen, wire.ExecRequest, error) {
 	d := r.daemon
 	_, envelope, ok := d.own()
 	if !ok {
@@ -109,9 +109,12 @@ func (r *run) open(a *walk.Attempt, now time.Time) (wire.ExecOpen, wire.ExecRequ
 		Option: a.Option.ID, Scope: c.Slot().Scope, Primitive: c.Slot().Primitive,
 		PayloadBytes: int64(len(r.work.Body)), PayloadHash: r.handover.payloadHash[:],
 		TransactionID: r.handover.transaction, Nonce: rand.Text(), RequestHash: r.handover.requestHash,
-		Seeker: d.cfg.Key.DID(), Agent: a.Peer.DID(),
+		Seeker: d.cfg.Key.DID(), Agent: a.Peer.DID(), TokenID: cleared.id,
 		RequestID: r.work.ID, Model: r.work.Model, Stream: r.work.Stream, Usage: r.work.Usage,
 		Attempts: a.Lent, Budget: max(1, chain.MillisOf(lentTime(a, r.work.Stream))), Hop: 1, Expires: chain.InstantOf(now.Add(requestLife)),
+	}
+	if cleared.token != "" {
+		request.Token = []byte(cleared.token.Reveal())
 	}
 	if extension != nil {
 		request.Extension = wire.EnvelopeHash(extension)
@@ -149,9 +152,9 @@ func lentTime(a *walk.Attempt, stream bool) time.Duration {
 }
 
 // runAtPeer makes one attempt at the peer that the slot is bound to.
-func (r *run) runAtPeer(ctx context.Context, a walk.Attempt, emit func(walk.Chunk) error) walk.Outcome {
+func (r *run) runAtPeer(ctx context.Context, a walk.Attempt, cleared *clearance, emit func(walk.Chunk) error) walk.Outcome {
 	d := r.daemon
-	open, request, err := r.open(&a, time.Now())
+	open, request, err := r.open(&a, cleared, time.Now())
 	if err != nil {
 		d.cfg.Log.Warn("a request was not handed on", "request_id", r.work.ID, "peer", a.Peer, "error", err)
 		return walk.Outcome{Class: chain.Internal, Used: 1}

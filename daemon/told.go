@@ -8,6 +8,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/bind"
+	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/mesh"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
@@ -16,6 +17,7 @@ import (
 const (
 	declinePause = 30 * time.Second
 	busyPause    = 100 * time.Millisecond // or every request would knock at a full door
+	gatePause    = 5 * time.Second        // its gate may know more then
 	longestPause = 5 * time.Minute
 )
 
@@ -83,6 +85,12 @@ var refusalWords = map[wire.ExecCode]string{
 	wire.ExecMembershipOver:  "it holds that this device's membership is over",
 	wire.ExecNoMembership:    "it does not accept this device's membership",
 	wire.ExecMayNotSubmit:    "this device was not granted submit",
+	wire.ExecTokenMissing:    "it wants a token",
+	wire.ExecAgentSuspended:  "it holds that it is suspended",
+	wire.ExecNoAgent:         "the registry, as it knows it, does not list it",
+	wire.ExecNoSnapshot:      "it does not know how it stands",
+	wire.ExecSnapshotStale:   "it does not know how it stands",
+	wire.ExecNoKeys:          "it does not know the trust server's keys",
 }
 
 // says names the peer of an attempt and what it said.
@@ -108,6 +116,11 @@ func (r *run) refused(a *walk.Attempt, no *wire.ExecRefusal, after time.Duration
 	why := r.says(a, words)
 	if after > lateNo {
 		return late(why)
+	}
+	if no.Code.Gate() { // at that peer's gate; another may know more
+		r.declined(a, r.workOf(a), gatePause)
+		r.denied.CompareAndSwap(nil, edge.Refuse(edge.Code(no.Code), "%s", why))
+		return walk.Outcome{Class: chain.Denied, Why: why}
 	}
 	declined := walk.Outcome{Class: chain.Declined, Why: why}
 	switch no.Code {

@@ -140,6 +140,7 @@ func (d *Daemon) turn(ctx context.Context) time.Duration {
 	case due:
 		err = d.fullVisit(ctx)
 	case len(wanted) > 0 && d.nodeNow().HubReachable():
+		d.refreshAgents(ctx)
 		err = d.fetchAll(ctx, wanted)
 	case lease && d.nodeNow().HubReachable():
 		err = d.lease(ctx)
@@ -227,6 +228,7 @@ func (d *Daemon) fullVisit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.refreshAgents(ctx)
 	var changed []chain.Slot
 	now := time.Now()
 	for _, a := range welcome.Chains {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -96,6 +97,7 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 	used := d.foreign.sharing.Owns()
 	defer func() { used(time.Now()) }()
 	result, err := d.answer(ctx, w, a, a.watch(deliver))
+	w.Agent, w.Gate, w.TokenID = a.last()
 	d.count(w, &result, err)
 	a.close(statusOf(ctx, &result, err))
 	return result, err
@@ -111,7 +113,7 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, sub *subjob
 	}
 	c, options, direct := choice.chain, choice.options, choice.method == selection.Direct
 	w.Method, a.receipt.Capability = string(choice.method), choice.capability
-	r := &run{daemon: d, chain: c, work: w, account: a, sub: sub, left: func() bool { return ctx.Err() != nil }, request: adapter.Request{ID: w.ID, Primitive: c.Slot().Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}
+	r := &run{daemon: d, chain: c, capability: choice.capability, work: w, account: a, sub: sub, left: func() bool { return ctx.Err() != nil }, request: adapter.Request{ID: w.ID, Primitive: c.Slot().Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}
 	plan := walk.Plan{
 		Options: options, Rules: c.Rules(), Limits: d.cfg.Defaults, Stream: w.Stream, Budget: w.Budget.Within(c.Rules().Budgets),
 		Needs: walk.Needs{Payload: int64(len(w.Body))}, Hooks: r.hooks(direct),
@@ -134,6 +136,9 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, sub *subjob
 		d.counts.extended.Add(1)
 	}
 	d.evaluate(c, choice.talk, result)
+	if no := r.denial(); no != nil && result.End == walk.NothingToTry {
+		return result, no
+	}
 	return result, nil
 }
 
@@ -170,16 +175,18 @@ func named(options []chain.Option, model, self string) []chain.Option {
 
 // run is one request on its way through the walk.
 type run struct {
-	daemon  *Daemon
-	chain   *chain.Chain
-	work    *edge.Work
-	request adapter.Request
-	left    func() bool // the caller is gone
+	daemon     *Daemon
+	chain      *chain.Chain
+	capability string // that was selected; "" is the primitive's name
+	work       *edge.Work
+	request    adapter.Request
+	left       func() bool // the caller is gone
 
 	account    *account
 	sub        *subjob // nil: the request itself
 	handover   handover
-	extensions map[chain.OptionID][]byte // the signed extension that appended an option, for peers to see
+	extensions map[chain.OptionID][]byte    // the signed extension that appended an option, for peers to see
+	denied     atomic.Pointer[edge.Refusal] // the gate's first no that counted
 }
 
 // hooks ties the walk to this device. A request for one model is not widened by
@@ -291,15 +298,35 @@ func (d *Daemon) runs(o *chain.Option) bool {
 }
 
 // Run makes one attempt: at a peer for a slot, else with the adapter that the
-// option names.
+// option names. Before anything leaves, the gate is asked.
 func (r *run) Run(ctx context.Context, a walk.Attempt, emit func(walk.Chunk) error) walk.Outcome {
-	r.account.tried(&a)
+	agent, capability := selection.AgentOf(&a.Option, r.daemon.did), r.capability
+	if a.Option.Kind == chain.Peer { // which is registered for what it executes
+		agent, capability = a.Peer.DID(), ""
+	}
+	if capability == "" {
+		capability = string(r.chain.Slot().Primitive)
+	}
+	cleared := r.daemon.clear(ctx, agent, capability)
+	r.account.tried(agent, &cleared)
+	if cleared.denied != nil {
+		return r.deny(cleared.denied)
+	}
 	r.sub.tried(&a)
 	if a.Option.Kind == chain.Peer {
-		return r.runAtPeer(ctx, a, emit)
+		return r.runAtPeer(ctx, a, &cleared, emit)
 	}
 	return r.daemon.attempt(ctx, &r.request, a, emit)
 }
+
+// deny passes over an option that the gate let no work through to.
+func (r *run) deny(no *edge.Refusal) walk.Outcome {
+	r.denied.CompareAndSwap(nil, no)
+	return walk.Outcome{Class: chain.Denied, Why: string(no.Code)}
+}
+
+// denial is why nothing was let through, nil if something was.
+func (r *run) denial() *edge.Refusal { return r.denied.Load() }
 
 // attempt makes one with the adapter that the option names.
 func (d *Daemon) attempt(ctx context.Context, request *adapter.Request, a walk.Attempt, emit func(walk.Chunk) error) walk.Outcome {
@@ -458,10 +485,13 @@ func (d *Daemon) Models() edge.Models {
 	return models
 }
 
-// Ready is nil when there is a chain that can be walked, and what is done can be
-// accounted for.
+// Ready is nil when there is a chain that can be walked, it is known who may be
+// asked, and what is done can be accounted for.
 func (d *Daemon) Ready() error {
 	if err := d.receipts.ready(); err != nil {
+		return err
+	}
+	if err := d.fresh(time.Now()); err != nil {
 		return err
 	}
 	_, err := d.inForce(chain.LLMChat, chain.Qualifier{})

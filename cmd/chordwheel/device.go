@@ -25,6 +25,8 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/authority"
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/edge"
+	"github.com/chordwheel/chordwheel/daemon/snapshot"
+	"github.com/chordwheel/chordwheel/daemon/token"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 	"github.com/chordwheel/chordwheel/orchestrator/catalog"
 	"github.com/chordwheel/chordwheel/store"
@@ -68,6 +70,8 @@ type device struct {
 	spool    *spool.Spool
 	ledger   *audit.Client
 	ways     []*authority.Client // to ledger, registry and trust server
+	agents   *snapshot.Keeper
+	tokens   *token.Client
 
 	edgeListener, adminListener, socket net.Listener
 	admin, control                      *http.Server
@@ -190,6 +194,10 @@ func openDevice(o deviceOptions) (d *device, err error) {
 	if err != nil {
 		return nil, usage("%w", err)
 	}
+	gating, err := d.openGating(key)
+	if err != nil {
+		return nil, err
+	}
 	d.upstream = openai.New(openai.Config{ConnectTimeout: o.config.ConnectWait, Log: o.log})
 	d.Daemon, err = daemon.New(daemon.Config{
 		Key: key, DeviceID: d.id, Name: o.config.Name, Version: version, Metered: o.config.Metered, Explore: o.config.Explore && !o.config.Metered,
@@ -197,7 +205,7 @@ func openDevice(o deviceOptions) (d *device, err error) {
 		Locals: locals, Defaults: chain.Limits{FirstOutput: chain.MillisOf(o.config.FirstOutput), Idle: chain.MillisOf(time.Minute), Total: chain.MillisOf(o.config.Total)},
 		Sharing: policy, Sensors: newSensors(o.config.Metered),
 		Spool: d.spool, Ledger: d.ledger, Backpressure: o.config.Backpressure == "on",
-		Selection: choosing, Pipeline: stages, Jobs: d.db.Bucket("jobs"),
+		Selection: choosing, Gating: gating, Pipeline: stages, Jobs: d.db.Bucket("jobs"),
 		Connect: connector(key, o), Log: o.log, Random: newRandom(),
 	})
 	if err != nil {
@@ -428,6 +436,12 @@ func (d *device) release() error {
 	}
 	if d.spool != nil {
 		errs = append(errs, d.spool.Close())
+	}
+	if d.agents != nil {
+		d.agents.Close()
+	}
+	if d.tokens != nil {
+		d.tokens.Close()
 	}
 	for _, way := range d.ways {
 		way.Close()

@@ -2,11 +2,96 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon"
 	"github.com/chordwheel/chordwheel/daemon/authority"
+	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/gate"
+	"github.com/chordwheel/chordwheel/daemon/selection"
+	"github.com/chordwheel/chordwheel/daemon/snapshot"
+	"github.com/chordwheel/chordwheel/daemon/token"
+	"github.com/chordwheel/chordwheel/store/datadir"
 )
+
+// lastGoodFile keeps the last good snapshot of the registry.
+const lastGoodFile = "registry.last-good"
+
+// hubRegistry is what the hub's registry is called there: where it is changes.
+const hubRegistry = "the hub's"
+
+// openGating opens what says who may be asked for work, and who vouches for it.
+func (d *device) openGating(key chain.Key) (g daemon.Gating, err error) {
+	c := &d.options.config
+	registry, err := d.service(c.RegistryURL)
+	if err != nil {
+		return g, err
+	}
+	trust, err := d.service(c.TrustURL)
+	if err != nil {
+		return g, err
+	}
+	keep := snapshot.Config{Server: registry, Registry: c.RegistryURL, Store: datadir.File(filepath.Join(d.options.dir, lastGoodFile)), MaxAge: c.maxAge(), Interval: c.every(), Log: d.log}
+	if c.RegistryURL == "" {
+		keep.Registry, keep.Own = hubRegistry, true // its chains stand in for it at first, not a seed
+	} else if keep.Seed, err = c.seed(); err != nil {
+		return g, usage("%w", err)
+	}
+	if d.agents, err = snapshot.New(keep); err != nil {
+		return g, usage("%w", err)
+	}
+	if d.tokens, err = token.New(token.Config{Server: trust, Key: key, Skew: c.RefreshSkew, Log: d.log}); err != nil {
+		return g, err
+	}
+	judge, err := gate.New(gate.Mode(c.GateMode), gate.Verifier{Keys: d.tokens}, d.agents)
+	return daemon.Gating{Registry: d.agents, Tokens: d.tokens, Gate: judge}, err
+}
+
+// seed reads the seed file, nil without one.
+func (c *deviceConfig) seed() ([]byte, error) {
+	if c.Seed == "" {
+		return nil, nil
+	}
+	f, err := os.Open(c.Seed)
+	if err != nil {
+		return nil, fmt.Errorf("SEED_PATH: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, selection.MaxSeedBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("SEED_PATH: %w", err)
+	}
+	return b, nil
+}
+
+// gatingLines tell what the gate did, and what it goes by.
+func (a *app) gatingLines(g *control.Gating, now time.Time) (verdicts, registry string) {
+	verdicts = fmt.Sprintf("%s: %d allowed, %d denied", g.Mode, g.Allowed, g.Denied)
+	if g.Tokenless > 0 {
+		verdicts += fmt.Sprintf(", %d of them without a token", g.Tokenless)
+	}
+	s := g.Snapshot
+	if s == nil {
+		return verdicts, ""
+	}
+	registry = map[string]string{"hub": "the hub's", "external": "elsewhere"}[s.Registry]
+	if s.FetchedAt == nil {
+		registry += ", not heard yet"
+	} else {
+		registry += fmt.Sprintf(": %d agents, %s, of %s", s.Agents, s.Source, ago(*s.FetchedAt, now))
+	}
+	if s.Problem != "" {
+		registry += a.paint(yellow, ", "+s.Problem)
+	}
+	if s.LastError != "" {
+		registry += a.paint(yellow, " ("+s.LastError+")")
+	}
+	return verdicts, registry
+}
 
 // Ages and intervals of a registry's snapshot where nothing is set.
 const (

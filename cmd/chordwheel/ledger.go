@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/x509"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -22,21 +21,22 @@ func (d *device) openReceipts() (err error) {
 	if dir == "" {
 		dir = d.options.dir
 	}
-	roots, err := authorities(c.TLSCA)
-	if err != nil {
-		return usage("%w", err)
-	}
 	d.spool, err = spool.Open(spool.Config{Dir: dir, Label: daemon.LabelReceipt, Log: d.log, Max: c.SpoolMax, Alert: c.SpoolAlert, AlertAge: c.SpoolAlertAge})
 	if err != nil {
 		return fmt.Errorf("open the spool of receipts: %w", err)
 	}
-	d.ledger = audit.New(d.service(c.LedgerURL, roots))
-	return nil
+	way, err := d.service(c.LedgerURL)
+	d.ledger = audit.New(way)
+	return err
 }
 
 // service gives the way to an authority service: the one at url, or where that is
 // empty the hub's own.
-func (d *device) service(url string, roots *x509.CertPool) *authority.Client {
+func (d *device) service(url string) (*authority.Client, error) {
+	roots, err := authorities(d.options.config.TLSCA)
+	if err != nil {
+		return nil, usage("%w", err)
+	}
 	c := authority.Follow(func() (authority.Target, error) {
 		if url == "" {
 			return hubServices(d.Authority())
@@ -44,14 +44,14 @@ func (d *device) service(url string, roots *x509.CertPool) *authority.Client {
 		return authority.Target{URL: url, Options: authority.Options{Roots: roots}}, nil
 	})
 	d.ways = append(d.ways, c)
-	return c
+	return c, nil
 }
 
 // hubServices are those of the hub that a device joined: what it did not name with
 // their certificate is not trusted.
 func hubServices(url string, certificate []byte) (authority.Target, error) {
 	if url == "" || len(certificate) == 0 {
-		return authority.Target{}, errors.New("the hub's services are not known yet: it names them when the device joins")
+		return authority.Target{}, fmt.Errorf("%w: the hub names its services when the device joins", authority.ErrUnknown)
 	}
 	return authority.Target{URL: url, Options: authority.Options{Pin: hex.EncodeToString(certificate)}}, nil
 }

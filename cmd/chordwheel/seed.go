@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/chordwheel/chordwheel/daemon"
 	"github.com/chordwheel/chordwheel/daemon/selection"
@@ -15,16 +13,11 @@ func (c *deviceConfig) selection() (daemon.Selection, error) {
 	if c.Seed == "" {
 		return s, nil
 	}
-	f, err := os.Open(c.Seed)
+	b, err := c.seed()
 	if err != nil {
-		return s, fmt.Errorf("SEED_PATH: %w", err)
+		return s, err
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, selection.MaxSeedBytes+1))
-	if err == nil {
-		s.Taxonomy, err = selection.Parse(b)
-	}
-	if err != nil {
+	if s.Taxonomy, err = selection.Parse(b); err != nil {
 		return s, fmt.Errorf("SEED_PATH: %s: %w", c.Seed, err)
 	}
 	return s, nil

@@ -89,6 +89,13 @@ func (a *app) writeStatus(w io.Writer, s control.Status, now time.Time) {
 	if s.Receipts != nil {
 		field("receipts", a.receiptsLine(*s.Receipts, now))
 	}
+	if s.Gating != nil {
+		verdicts, registry := a.gatingLines(s.Gating, now)
+		field("gate", verdicts)
+		if registry != "" {
+			field("registry", registry)
+		}
+	}
 	field("can", join(s.Capabilities))
 	fmt.Fprintln(w)
 	var chains [][]string

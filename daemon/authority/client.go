@@ -33,6 +33,7 @@ var (
 	ErrPin     = errors.New("the server's certificate is not the pinned one")
 	ErrAddress = errors.New("plain http to an address that is neither of this machine nor of its LAN")
 	ErrLarge   = errors.New("the answer is too large")
+	ErrUnknown = errors.New("it is not known yet where the server is") // for what is given to [Follow]
 )
 
 // Options say how a server is known. The zero value trusts the system's authorities.

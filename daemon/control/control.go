@@ -75,6 +75,31 @@ type Status struct {
 	Traffic      []Traffic          `json:"traffic,omitempty"`
 	Foreign      Foreign            `json:"foreign"`
 	Receipts     *Receipts          `json:"receipts,omitempty"` // nil: none are kept
+	Gating       *Gating            `json:"gating,omitempty"`   // nil: there is no gate
+}
+
+// Gating is what the gate decided since the start, about this device's own work and
+// that of peers, and what it goes by.
+type Gating struct {
+	Mode      string    `json:"mode"`    // observe or enforce
+	Allowed   uint64    `json:"allowed"` // verdicts, whatever the mode
+	Denied    uint64    `json:"denied"`
+	Tokenless uint64    `json:"tokenless"` // of the denied: there was no token
+	Snapshot  *Snapshot `json:"snapshot,omitempty"`
+}
+
+// Snapshot is what the device knows of the registry.
+type Snapshot struct {
+	Registry  string     `json:"registry"`             // hub or external
+	Source    string     `json:"source,omitempty"`     // registry, last-good or seed; "" without one
+	FetchedAt *time.Time `json:"fetched_at,omitempty"` // or the seed's date
+	Age       *float64   `json:"age_s,omitempty"`
+	Agents    int        `json:"agents"`
+	Truncated bool       `json:"truncated,omitempty"`  // the registry has more
+	Skipped   int        `json:"skipped,omitempty"`    // records that could not be used
+	Conflicts int        `json:"conflicts,omitempty"`  // agents that came twice and differently
+	Problem   string     `json:"problem,omitempty"`    // no_snapshot or snapshot_stale
+	LastError string     `json:"last_error,omitempty"` // of the last refresh
 }
 
 // Receipts is what became of the receipts of finished requests.

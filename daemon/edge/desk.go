@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/receipt"
 )
 
@@ -17,7 +16,6 @@ import (
 type Desk struct {
 	Select   Selector
 	Snapshot Snapshot // nil: there is no registry that could be stale
-	Tokens   Tokens   // nil: there is no trust server; work goes on tokenless
 	Gate     Gate     // nil: everything passes
 	Receipts Receipts
 	Secret   []byte // authenticates transaction ids; 32 bytes that nobody else has, the same after a restart
@@ -48,15 +46,10 @@ type Snapshot interface {
 	Fresh(now time.Time) error
 }
 
-// Tokens is where tokens come from: a cache in front of a trust server. An error
-// says that there is none; whether work may go on without is the gate's decision.
-type Tokens interface {
-	Token(ctx context.Context, agent, capability string) (chain.Secret, error)
-}
-
-// Gate judges a token, "" for none.
+// Gate lets work pass, or not.
 type Gate interface {
-	Decide(ctx context.Context, token chain.Secret, agent, capability string) Decision
+	// Pass gets a token for an agent, if one is to be had, and judges it.
+	Pass(ctx context.Context, agent, capability string) Decision
 }
 
 // Decision is a gate's verdict and what becomes of it.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 
-	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/chaintest"
 	"github.com/chordwheel/chordwheel/chain/receipt"
 )
@@ -28,8 +27,6 @@ type counter struct {
 	fresh    error
 	selected Selected
 	selects  error
-	token    chain.Secret
-	mint     error
 	decision Decision
 	keep     error
 	kept     map[string]receipt.Receipt
@@ -55,13 +52,8 @@ func (c *counter) Agent(model string) (string, string) {
 	return "", ""
 }
 
-func (c *counter) Token(_ context.Context, agent, capability string) (chain.Secret, error) {
-	c.step("token " + agent + " " + capability)
-	return c.token, c.mint
-}
-
-func (c *counter) Decide(_ context.Context, token chain.Secret, agent, capability string) Decision {
-	c.step(fmt.Sprintf("gate %q %s %s", token.Reveal(), agent, capability))
+func (c *counter) Pass(_ context.Context, agent, capability string) Decision {
+	c.step("gate " + agent + " " + capability)
 	return c.decision
 }
 
@@ -79,11 +71,11 @@ func (c *counter) Keep(_ context.Context, r receipt.Receipt) error {
 
 func newCounter() *counter {
 	return &counter{selected: Selected{Agent: "did:web:alpha.example", Model: "alpha/small", Capability: "translate", Method: "matched"},
-		token: "the.token", decision: Decision{Word: "allow", TokenID: "jti-1"}, kept: map[string]receipt.Receipt{}}
+		decision: Decision{Word: "allow", TokenID: "jti-1"}, kept: map[string]receipt.Receipt{}}
 }
 
 func (c *counter) desk() *Desk {
-	return &Desk{Select: c, Snapshot: c, Tokens: c, Gate: c, Receipts: c, Secret: []byte("0123456789abcdef0123456789abcdef")}
+	return &Desk{Select: c, Snapshot: c, Gate: c, Receipts: c, Secret: []byte("0123456789abcdef0123456789abcdef")}
 }
 
 func deskEdge(t testing.TB, c *counter) *Edge {
@@ -123,7 +115,7 @@ func outletOf(a InletResponse, change ...string) string {
 func TestInlet(t *testing.T) {
 	c := newCounter()
 	a := letIn(t, deskEdge(t, c), inletReq)
-	want := `snapshot|select auto "translate this"|token did:web:alpha.example translate|gate "the.token" did:web:alpha.example translate`
+	want := `snapshot|select auto "translate this"|gate did:web:alpha.example translate`
 	if got := strings.Join(c.steps, "|"); got != want {
 		t.Errorf("steps %s\nwant  %s", got, want)
 	}
@@ -159,9 +151,9 @@ func TestInletRefuses(t *testing.T) {
 		"no agent":            {inletReq, func(c *counter) { c.selects = Refuse(NoAgent, "nobody") }, NoAgent, 503, 2},
 		"an unknown model":    {inletReq, func(c *counter) { c.selects = Refuse(ModelNotFound, "who?") }, ModelNotFound, 404, 2},
 		"a gate that enforces": {inletReq, func(c *counter) {
-			c.mint, c.decision = errors.New("down"), Decision{Word: "deny", Err: Refuse(TokenMissing, "no token")}
-		}, TokenMissing, 403, 4},
-		"a suspended agent":    {inletReq, func(c *counter) { c.decision = Decision{Word: "deny", Err: Refuse(AgentSuspended, "no")} }, AgentSuspended, 403, 4},
+			c.decision = Decision{Word: "deny", Err: Refuse(TokenMissing, "no token")}
+		}, TokenMissing, 403, 3},
+		"a suspended agent":    {inletReq, func(c *counter) { c.decision = Decision{Word: "deny", Err: Refuse(AgentSuspended, "no")} }, AgentSuspended, 403, 3},
 		"an error without one": {inletReq, func(c *counter) { c.selects = errors.New("secret words") }, InternalError, 500, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,9 +170,18 @@ func TestInletRefuses(t *testing.T) {
 // A gate that observes lets work go on without a token, and says so by an empty id.
 func TestInletGoesOnTokenless(t *testing.T) {
 	c := newCounter()
-	c.mint, c.decision = errors.New("the trust server is down"), Decision{Word: "deny"}
+	c.decision = Decision{Word: "deny"}
 	a := letIn(t, deskEdge(t, c), inletReq)
-	if a.TokenID != "" || !strings.Contains(strings.Join(c.steps, "|"), `gate ""`) {
+	if a.TokenID != "" || len(c.steps) != 3 {
+		t.Errorf("%+v %v", a, c.steps)
+	}
+}
+
+// Where only peers could run a chat, nobody is known yet who could be judged.
+func TestInletForNobodyYet(t *testing.T) {
+	c := newCounter()
+	c.selected.Agent, c.selected.Model, c.decision = "", Auto, Decision{Word: "deny", Err: Refuse(TokenMissing, "no token")}
+	if a := letIn(t, deskEdge(t, c), inletReq); a.AgentModelID != Auto || a.TokenID != "" || len(c.steps) != 2 {
 		t.Errorf("%+v %v", a, c.steps)
 	}
 }

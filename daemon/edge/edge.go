@@ -35,8 +35,9 @@ type Worker interface {
 	// returned, and ends soon after ctx does, which is how it learns that the
 	// caller left. It keeps nothing of w but w.Body, which nobody changes.
 	//
-	// An error says that no walk took place; one that wraps a [*Refusal] decides
-	// what the caller is told, any other is an internal_error.
+	// An error says that no walk took place, or that its gate let nothing through;
+	// one that wraps a [*Refusal] decides what the caller is told, any other is an
+	// internal_error.
 	Do(ctx context.Context, w *Work, deliver walk.Deliver) (walk.Result, error)
 
 	// Models gives what a request may name. It answers from memory and the edge
@@ -81,6 +82,9 @@ type Work struct {
 	Job        string // the worker's record of how it was worked on: set like Method
 
 	Method string // how the worker came to its options: selection_method. It sets it before it delivers; "" says nothing
+
+	// What the worker found, for the log; it sets them before it returns.
+	Agent, Gate, TokenID string // of the last attempt: its DID, allow or deny, the token's id
 }
 
 // Budget is how long a caller wants to wait at most. The zero Budget is

@@ -42,7 +42,7 @@ type exchange struct {
 	status   int
 	code     string
 	option   string
-	agent    string // DID of who was chosen at an inlet, or reported by an outlet
+	agent    string // DID of who ran it, was chosen at an inlet, or reported by an outlet
 	gateWord string
 	tokenID  string
 	peer     string // NAME/ID of the peer that answered
@@ -132,6 +132,7 @@ func (x *exchange) run(w *Work, put walk.Deliver) {
 // finish writes what is still owed after the worker returned.
 func (x *exchange) finish(res walk.Result, err error) {
 	x.end, x.attempts = res.End, res.Attempts
+	x.agent, x.gateWord, x.tokenID = x.work.Agent, x.work.Gate, x.work.TokenID
 	if res.Option != "" {
 		x.option = string(res.Option)
 	}
@@ -277,7 +278,7 @@ func (x *exchange) logRequest() {
 	if !x.edge.log.Enabled(ctx, level) {
 		return
 	}
-	attrs := append(make([]slog.Attr, 0, 20),
+	attrs := append(make([]slog.Attr, 0, 24),
 		slog.String("request_id", x.id),
 		slog.String("route", x.route),
 		slog.Int("status", x.status),
@@ -299,7 +300,7 @@ func (x *exchange) logRequest() {
 	if x.work != nil && x.work.Complexity != "" {
 		attrs = append(attrs, slog.String("complexity", x.work.Complexity), slog.String("job", x.work.Job))
 	}
-	if x.route == routeInlet || x.route == routeOutlet {
+	if x.work != nil {
 		attrs = append(attrs, slog.String("agent_did", x.agent), slog.String("gate_decision", x.gateWord), slog.String("token_id", x.tokenID))
 	}
 	x.edge.log.LogAttrs(ctx, level, "request", attrs...)

@@ -53,20 +53,14 @@ func (x *exchange) postInlet(string) *Refusal {
 	})
 }
 
-// pass gets the token for an agent and has the gate judge it.
+// pass has the gate judge who was chosen. Where that is nobody yet, each attempt at
+// somebody is judged by itself when the chat comes.
 func (x *exchange) pass(ctx context.Context, chosen Selected) Decision {
-	desk := x.edge.desk
-	var token chain.Secret
-	if desk.Tokens != nil && chosen.Agent != "" {
-		var err error
-		if token, err = desk.Tokens.Token(ctx, chosen.Agent, chosen.Capability); err != nil {
-			token = "" // the gate says what that means
-		}
-	}
-	if desk.Gate == nil {
+	gate := x.edge.desk.Gate
+	if gate == nil || chosen.Agent == "" {
 		return Decision{}
 	}
-	d := desk.Gate.Decide(ctx, token, chosen.Agent, chosen.Capability)
+	d := gate.Pass(ctx, chosen.Agent, chosen.Capability)
 	x.gateWord, x.tokenID = d.Word, d.TokenID
 	return d
 }

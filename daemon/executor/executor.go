@@ -46,6 +46,14 @@ type Sharing interface {
 	Jobs(scope chain.ScopeID) (device, ofScope int)
 }
 
+// Gate judges the token that came with a request which is right in all else, for the
+// peer from which it came.
+type Gate interface {
+	// Judge gives the token's id, "" where its signature does not hold, the verdict
+	// (allow or deny), and a refusal where the work may not go on.
+	Judge(from chain.PeerID, r *wire.ExecRequest) (tokenID, verdict string, refusal *wire.ExecRefusal)
+}
+
 // Limits bound what peers can ask for. A zero field means the default.
 type Limits struct {
 	Payload int64 // bytes; 16 MiB
@@ -68,6 +76,7 @@ type Executor struct {
 	device  Device
 	sharing Sharing
 	limits  Limits
+	gate    Gate // nil: everything passes
 	seen    cache
 
 	mu      sync.Mutex
@@ -96,6 +105,9 @@ func New(self chain.PeerID, device Device, will Sharing, limits Limits) *Executo
 	}
 }
 
+// Guard has g judge every request from now on. It is called before the first Admit.
+func (e *Executor) Guard(g Gate) { e.gate = g }
+
 // Counts gives what became of foreign work so far. The map is the caller's.
 func (e *Executor) Counts() Counts {
 	e.mu.Lock()
@@ -120,6 +132,8 @@ type Job struct {
 	Chain   *chain.Chain // this device's own, to be walked
 	Options []chain.Option
 	Kinds   []chain.Kind // of options that may be walked: never peers
+	TokenID string       // of the token that came, "" for none whose signature holds
+	Verdict string       // the gate's: allow or deny; "" without a gate
 
 	executor *Executor
 	once     sync.Once
@@ -147,6 +161,9 @@ func less[K comparable](count map[K]int, key K) {
 // *wire.ExecRefusal. A job that is admitted holds its place until Release.
 func (e *Executor) Admit(from chain.PeerID, open *wire.ExecOpen, now time.Time) (*Job, error) {
 	j, refusal := e.judge(from, open, now)
+	if refusal == nil && e.gate != nil {
+		refusal = e.pass(j)
+	}
 	if refusal == nil {
 		refusal = e.claim(j, now)
 	}
@@ -159,6 +176,16 @@ func (e *Executor) Admit(from chain.PeerID, open *wire.ExecOpen, now time.Time) 
 		e.mu.Unlock()
 	}
 	return nil, refusal
+}
+
+// pass asks the gate. What the request says of its token has to be so.
+func (e *Executor) pass(j *Job) *wire.ExecRefusal {
+	var refusal *wire.ExecRefusal
+	j.TokenID, j.Verdict, refusal = e.gate.Judge(j.From, &j.Request)
+	if refusal == nil && j.TokenID != "" && j.TokenID != j.Request.TokenID {
+		return wire.RefuseExec(wire.ExecProtocol, "the request names another token than it carries")
+	}
+	return refusal
 }
 
 // claim takes a place for j, where there is one. Nothing of a request is remembered

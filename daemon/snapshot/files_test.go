@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chordwheel/chordwheel/daemon/gate"
 )
 
 func seedOf(t testing.TB, date time.Time, agents ...string) []byte {
@@ -253,4 +255,59 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("%q: %+v", b, a)
 		}
 	})
+}
+
+// Until the own hub's registry was heard for the first time, the chains that the same
+// hub signs say who is an agent; from then on it does, over restarts too.
+func TestTheOwnHubsRegistry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, m := &script{}, &memory{}
+		own := func(cfg *Config) { cfg.Own, cfg.Store = true, m }
+		k := keeper(t, s, own)
+		stands := func(k *Keeper, did string, want gate.Standing, fresh error) {
+			t.Helper()
+			if got := k.Standing("did:web:"+did, "llm.chat", time.Now()); got != want || !errors.Is(k.Fresh(time.Now()), fresh) {
+				t.Errorf("%s is %s, fresh %v; want %s, %v", did, got, k.Fresh(time.Now()), want, fresh)
+			}
+		}
+		k.Start(t.Context()) // nobody answers
+		stands(k, "a", gate.Active, nil)
+		s.play(untagged("", "a", "b"))
+		if err := k.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stands(k, "a", gate.Active, nil)
+		stands(k, "c", gate.Unknown, nil)
+		again := keeper(t, &script{}, own)
+		done := make(chan struct{})
+		go func() { defer close(done); again.Start(t.Context()) }()
+		synctest.Wait()
+		stands(again, "c", gate.Unknown, nil) // at once, from last-good
+		<-done
+		time.Sleep(168*time.Hour + time.Second)
+		stands(again, "a", gate.Stale, ErrStale)
+		s.play(untagged(""))
+		if err := k.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stands(k, "a", gate.Missing, ErrNoSnapshot) // empty is an answer
+	})
+}
+
+// A fleet of more agents than a snapshot holds: who is not listed may be asked, if
+// the registry is the own hub's.
+func TestATruncatedSnapshotOfTheOwnHub(t *testing.T) {
+	for own, want := range map[bool]gate.Standing{true: gate.Active, false: gate.Unknown} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &script{}
+			k := keeper(t, s, func(cfg *Config) { cfg.Own = own })
+			s.play(pages(11)...)
+			if err := k.Refresh(t.Context()); err != nil || !k.State(time.Now()).Truncated {
+				t.Fatal(err)
+			}
+			if got := k.Standing("did:web:beyond", "llm.chat", time.Now()); got != want {
+				t.Errorf("own %v: %s, want %s", own, got, want)
+			}
+		})
+	}
 }

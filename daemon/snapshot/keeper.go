@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/authority"
 	"github.com/chordwheel/chordwheel/daemon/gate"
 )
 
@@ -136,11 +137,16 @@ func New(cfg Config) (*Keeper, error) {
 }
 
 // Start asks the registry, and where that gives nothing within 2 seconds takes
-// last-good, or without one the seed. Then it refreshes at each interval. It
-// returns when the first of that is done, with or without a snapshot.
+// last-good, or without one the seed. Of the own hub's it takes last-good at once:
+// what that says of suspensions holds until more is known. Then it refreshes at
+// each interval. It returns when the first of that is done, with or without a
+// snapshot.
 func (k *Keeper) Start(ctx context.Context) {
 	wait, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
+	if k.cfg.Own {
+		k.fallBack(time.Now())
+	}
 	if err := k.Refresh(wait); err != nil {
 		k.fallBack(time.Now())
 	}
@@ -205,10 +211,12 @@ func (k *Keeper) fly(f *flight) {
 		err = k.take(w, began)
 	} else {
 		err = fmt.Errorf("refresh the snapshot: %w", err)
-		k.cfg.Log.Warn("the registry's snapshot was not refreshed", "error", chain.ClipTo(err.Error(), 256))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if err != nil && k.lastErr == nil && !errors.Is(err, authority.ErrUnknown) && k.ctx.Err() == nil { // one line for an outage
+		k.cfg.Log.Warn("the registry's snapshot was not refreshed", "error", chain.ClipTo(err.Error(), 256))
+	}
 	k.flight, k.lastErr, f.err = nil, err, err
 	close(f.done)
 }
@@ -297,7 +305,7 @@ func (k *Keeper) fallBack(now time.Time) {
 		return // the registry answered meanwhile
 	}
 	k.current.Store(s)
-	k.cfg.Log.Warn("the registry did not answer", "source", string(s.Source), "fetched_at", s.FetchedAt, "agents", len(s.agents))
+	k.cfg.Log.Info("the registry did not answer yet", "source", string(s.Source), "fetched_at", s.FetchedAt, "agents", len(s.agents))
 }
 
 func (k *Keeper) fromLastGood(now time.Time) *Snapshot {
@@ -331,10 +339,39 @@ func (k *Keeper) Current(now time.Time) (*Snapshot, error) {
 	return s, nil
 }
 
-// Standing tells the gate how an agent stands now.
+// unheard reports whether the own hub's registry has said nothing yet, neither now
+// nor in a run before. Until then the chains that the same hub signs say who its
+// agents are.
+func (k *Keeper) unheard() bool {
+	if !k.cfg.Own || k.current.Load() != nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.cleared
+}
+
+// Fresh is nil while the registry's word may be relied on: there is a snapshot that
+// is fresh enough, or it is the own hub's and was never heard. Else it is
+// [ErrNoSnapshot] or [ErrStale].
+func (k *Keeper) Fresh(now time.Time) error {
+	if _, err := k.Current(now); err != nil && !k.unheard() {
+		return err
+	}
+	return nil
+}
+
+// Own reports whether the registry is the own hub's.
+func (k *Keeper) Own() bool { return k.cfg.Own }
+
+// Standing tells the gate how an agent stands now. Before the own hub's registry was
+// heard, all stand as active. So does one that a truncated snapshot of it does not
+// list: the same hub signs the chains and mints tokens for active agents alone.
 func (k *Keeper) Standing(agent, capability string, now time.Time) gate.Standing {
 	s, err := k.Current(now)
 	switch {
+	case err != nil && k.unheard():
+		return gate.Active
 	case errors.Is(err, ErrStale):
 		return gate.Stale
 	case err != nil:
@@ -342,7 +379,7 @@ func (k *Keeper) Standing(agent, capability string, now time.Time) gate.Standing
 	}
 	a, ok := s.Find(agent, capability)
 	switch {
-	case ok && a.Status == StatusActive:
+	case ok && a.Status == StatusActive, !ok && s.Truncated && k.cfg.Own && s.Source != FromSeed:
 		return gate.Active
 	case ok && a.Status == StatusSuspended:
 		return gate.Suspended
@@ -354,7 +391,8 @@ var _ gate.Agents = (*Keeper)(nil)
 
 // State is what readiness and pages show.
 type State struct {
-	Err       error // nil: ready; [ErrNoSnapshot] or [ErrStale]
+	Err       error // as [Keeper.Fresh] has it
+	Own       bool
 	Refresh   error // of the last refresh, nil after a success
 	Source    Source
 	FetchedAt time.Time
@@ -366,9 +404,9 @@ type State struct {
 
 // State tells how the keeper is.
 func (k *Keeper) State(now time.Time) State {
-	_, err := k.Current(now)
+	st := State{Err: k.Fresh(now), Own: k.cfg.Own}
 	k.mu.Lock()
-	st := State{Err: err, Refresh: k.lastErr}
+	st.Refresh = k.lastErr
 	k.mu.Unlock()
 	if s := k.current.Load(); s != nil {
 		st.Source, st.FetchedAt, st.Agents = s.Source, s.FetchedAt, len(s.agents)

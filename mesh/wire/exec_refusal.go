@@ -37,13 +37,31 @@ const (
 	ExecBadExtension    ExecCode = "bad_extension"    // it does not hold for this chain
 	ExecNoSlot          ExecCode = "no_slot"          // the chain has no such peer slot, or it does not admit this executor
 	ExecLacksCapability ExecCode = "lacks_capability" // the slot requires what the executor does not have
-	ExecBadToken        ExecCode = "bad_token"        // missing where one is required, or not valid
 	ExecNothingToRun    ExecCode = "nothing_to_run"   // its own chain has no option that it may use for others
 	ExecTooLarge        ExecCode = "too_large"        // the payload is over its limit
 	ExecPayloadMismatch ExecCode = "payload_mismatch" // the payload is not the one that was signed
 	ExecProtocol        ExecCode = "protocol"         // broken frame or message
 	ExecInternal        ExecCode = "internal"         // it failed; its log says why
+
+	// Its gate says no; the codes are the gate's own.
+	ExecTokenMissing   ExecCode = "token_missing"
+	ExecInvalidToken   ExecCode = "invalid_token"           // also one that is bound to another peer, or came with that nonce before
+	ExecTokenAudience  ExecCode = "token_audience_mismatch" // it is for another executor
+	ExecAgentSuspended ExecCode = "agent_suspended"         // the executor is
+	ExecNoAgent        ExecCode = "no_agent"                // the registry does not list the executor for that work
+	ExecNoSnapshot     ExecCode = "no_snapshot"             // it does not know how it stands
+	ExecSnapshotStale  ExecCode = "snapshot_stale"
+	ExecNoKeys         ExecCode = "upstream_error" // it does not know the trust server's keys
 )
+
+// Gate reports whether c is a gate's.
+func (c ExecCode) Gate() bool {
+	switch c {
+	case ExecTokenMissing, ExecInvalidToken, ExecTokenAudience, ExecAgentSuspended, ExecNoAgent, ExecNoSnapshot, ExecSnapshotStale, ExecNoKeys:
+		return true
+	}
+	return false
+}
 
 // ExecRefusal is an executor's no, said before anything ran. It is an error;
 // errors.Is(err, &ExecRefusal{Code: ExecBusy}) asks for the code.
