@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/daemon/gate"
+	"github.com/chordwheel/chordwheel/daemon/selection"
 	"github.com/chordwheel/chordwheel/daemon/snapshot"
 	"github.com/chordwheel/chordwheel/daemon/token"
 )
@@ -30,6 +32,7 @@ type Registry interface {
 	Refresh(ctx context.Context) error // asks now, or joins who asks
 	Fresh(now time.Time) error         // wraps [snapshot.ErrNoSnapshot] or [snapshot.ErrStale]
 	Own() bool                         // the hub's: it is asked with each visit
+	Listed(agent, capability string) bool
 	State(now time.Time) snapshot.State
 }
 
@@ -159,7 +162,18 @@ func (d *Daemon) fresh(now time.Time) error {
 	return nil
 }
 
-// standing tells selection who is active.
+// registered gives the name by which agents of a capability are registered, and
+// tokens are for. The hub's own registry knows agents by primitive, unless its owner
+// listed some of options for the capability itself.
+func (d *Daemon) registered(capability selection.Capability, options []chain.Option) string {
+	r := d.cfg.Gating.Registry
+	if r == nil || !r.Own() || slices.ContainsFunc(options, func(o chain.Option) bool { return r.Listed(selection.AgentOf(&o, d.did), capability.ID) }) {
+		return capability.ID
+	}
+	return string(capability.Primitive)
+}
+
+// active tells selection who is.
 type active struct{ registry Registry }
 
 // Active implements [selection.Agents].

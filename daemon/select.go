@@ -90,7 +90,9 @@ func (d *Daemon) selectMatched(w *edge.Work, of chain.Qualifier) (chosen, bool) 
 		return chosen{}, false
 	}
 	c.talk = conversation(w)
-	c.options = d.allowed(w, selection.Candidates(d.ordered(c.chain, c.talk), c.capability, s.Agents, d.did))
+	options := d.ordered(c.chain, c.talk)
+	c.capability = d.registered(capability, options)
+	c.options = d.allowed(w, selection.Candidates(options, c.capability, s.Agents, d.did))
 	return c, len(c.options) > 0
 }
 

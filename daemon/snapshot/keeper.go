@@ -364,6 +364,16 @@ func (k *Keeper) Fresh(now time.Time) error {
 // Own reports whether the registry is the own hub's.
 func (k *Keeper) Own() bool { return k.cfg.Own }
 
+// Listed reports whether the snapshot, however old, has an agent for a capability.
+func (k *Keeper) Listed(agent, capability string) bool {
+	s := k.current.Load()
+	if s == nil {
+		return false
+	}
+	_, ok := s.Find(agent, capability)
+	return ok
+}
+
 // Standing tells the gate how an agent stands now. Before the own hub's registry was
 // heard, all stand as active. So does one that a truncated snapshot of it does not
 // list: the same hub signs the chains and mints tokens for active agents alone.
