@@ -142,7 +142,10 @@ func (r *receipts) open(w *edge.Work) *account {
 	if w.Received != nil {
 		a.body = w.Received
 	}
-	id := rand.Text()
+	id := w.Transaction
+	if id == "" {
+		id = rand.Text()
+	}
 	a.receipt = receipt.Receipt{TransactionID: id, MessageID: receipt.MessageID(id, receipt.RoleRoot), SeekerDID: r.d.cfg.Key.DID(),
 		Capability: string(w.Primitive), RequestAt: time.Now()}
 	a.begin()

@@ -13,8 +13,12 @@ type chat struct {
 	stream   bool
 	usage    bool
 	messages bool
+	carries  span   // the value of transaction_id, where it is a text
 	ask      []byte // the last text of the last message of a user, as the JSON string it is; nil without one
 }
+
+// span is a part of a body.
+type span struct{ from, to int }
 
 // readChat checks a whole body as a chat completion request.
 func readChat(body []byte, l Limits) (chat, error) {
@@ -68,6 +72,11 @@ func (s *scanner) chatField(c *chat, name []byte, l Limits) (err error) {
 	case "messages":
 		c.messages = true
 		return s.messages(c, l)
+	case "transaction_id":
+		from, text := s.i, s.peek() == '"'
+		if err = s.value(); err == nil && text {
+			c.carries = span{from, s.i}
+		}
 	default:
 		return s.value()
 	}

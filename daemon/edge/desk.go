@@ -77,9 +77,14 @@ const (
 // that never are.
 type inlets struct {
 	mu         sync.Mutex
-	open       map[string]Selected
+	open       map[string]*openInlet
 	order      []inlet // by age
 	unreported uint64
+}
+
+type openInlet struct {
+	Selected
+	carried bool // its chat came through this edge, which accounts for it
 }
 
 type inlet struct {
@@ -91,9 +96,9 @@ func (i *inlets) begin(id string, s Selected, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.open == nil {
-		i.open = make(map[string]Selected)
+		i.open = make(map[string]*openInlet)
 	}
-	i.open[id], i.order = s, append(i.order, inlet{id, now})
+	i.open[id], i.order = &openInlet{Selected: s}, append(i.order, inlet{id, now})
 	i.age(now)
 }
 
@@ -107,9 +112,11 @@ func (i *inlets) age(now time.Time) {
 				break
 			}
 		}
-		if _, ok := i.open[old.id]; ok {
+		if o, ok := i.open[old.id]; ok {
 			delete(i.open, old.id)
-			i.unreported++
+			if !o.carried {
+				i.unreported++
+			}
 		}
 	}
 	i.order = i.order[n:]
@@ -122,8 +129,23 @@ func (i *inlets) age(now time.Time) {
 func (i *inlets) known(id string) (Selected, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	s, ok := i.open[id]
-	return s, ok
+	if o, ok := i.open[id]; ok {
+		return o.Selected, true
+	}
+	return Selected{}, false
+}
+
+// carry says that a chat with the transaction id came through this edge. One chat of an
+// inlet has its transaction: a second one would have no receipt.
+func (i *inlets) carry(id string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	o, ok := i.open[id]
+	if !ok || o.carried {
+		return false
+	}
+	o.carried = true
+	return true
 }
 
 // end says that the outlet of id came.

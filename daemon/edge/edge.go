@@ -73,6 +73,8 @@ type Work struct {
 
 	App *apps.App // who asks; nil for the device's own key
 
+	Transaction string // of the inlet that let this chat in: its receipt has it; "" for one of its own
+
 	Ask []byte // of a chat: the last text of the last message of a user, as a JSON string in Body; nil without one
 	// Comment, where the edge sets it, tells a caller who takes a stream something
 	// beside the answer: one line. Calls of it and of deliver take turns.

@@ -89,6 +89,7 @@ func (x *exchange) createChatCompletion(string) *Refusal {
 			return asRefusal(err)
 		}
 		w.Model, w.Stream, w.Usage, w.Ask = c.model, c.stream, c.stream && c.usage, c.ask
+		x.carry(w, c.carries)
 		return nil
 	}
 	return x.do(w, read, func(w *Work) walk.Deliver {

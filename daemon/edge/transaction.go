@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -59,4 +60,42 @@ func openTransaction(secret []byte, id, requestHash, tokenID, model string) (tim
 		return time.Time{}, false
 	}
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(b[16:]))), true
+}
+
+// carry takes a chat for that of the inlet whose transaction it carries, so that both and
+// the outlet leave one receipt. The member is this edge's own: providers refuse what they do not
+// know, so it goes no further, whether or not the inlet is known (any more). A member of
+// that name in another form is the caller's, and passes like any other.
+func (x *exchange) carry(w *Work, value span) {
+	raw := w.Body[value.from:value.to]
+	if len(raw) != base64.RawURLEncoding.EncodedLen(transactionSize)+2 {
+		return
+	}
+	id := string(raw[1 : len(raw)-1])
+	if b, err := base64.RawURLEncoding.Strict().DecodeString(id); err != nil || len(b) != transactionSize {
+		return
+	}
+	body, ok := cut(w.Body, value)
+	if !ok {
+		return
+	}
+	w.Body, w.Received = body, w.Body
+	if x.edge.inlets.carry(id) {
+		w.Transaction = id
+	}
+}
+
+// cut gives a copy of body without the member transaction_id that has its value at value.
+// It fails where the name is spelt with escapes.
+func cut(body []byte, value span) ([]byte, bool) {
+	const blanks = " \t\r\n"
+	before, named := bytes.CutSuffix(bytes.TrimRight(body[:value.from], blanks), []byte(":"))
+	before, spelt := bytes.CutSuffix(bytes.TrimRight(before, blanks), []byte(`"transaction_id"`))
+	after := bytes.TrimLeft(body[value.to:], blanks)
+	if rest, more := bytes.CutPrefix(after, []byte(",")); more {
+		after = rest
+	} else { // the last one: the comma before it goes
+		before = bytes.TrimSuffix(bytes.TrimRight(before, blanks), []byte(","))
+	}
+	return append(append(make([]byte, 0, len(body)), before...), after...), named && spelt
 }

@@ -1,7 +1,7 @@
 """
 title: chordwheel
 description: Lets chordwheel choose the model, and keeps a signed receipt of each chat.
-version: 1.0.0
+version: 1.1.0
 license: Apache-2.0
 """
 
@@ -35,6 +35,7 @@ class Filter:
         edge: str = Field(default="http://127.0.0.1:7420/v1", description="The device's edge")
         key: str = Field(default="", description="A key of the edge: chordwheel apps add open-webui")
         auto_model: str = Field(default="auto", description="The model that leaves the choice to chordwheel")
+        carried: bool = Field(default=True, description="The chats of these models go through this edge, as a connection to it does")
         timeout: float = Field(default=5.0, description="Seconds to wait for the device")
         priority: int = Field(default=0, description="Order among filters")
 
@@ -48,6 +49,10 @@ class Filter:
             auto = asked == self.valves.auto_model
             answer = await self._post("/inlet", {"mode": "auto" if auto else "direct", "model": asked, "messages": body["messages"]})
             self._stash(self._name(body, __metadata__), answer)
+            if self.valves.carried:
+                # The edge keeps the chat's receipt under this transaction, and takes the
+                # member out: one chat leaves one receipt.
+                body["transaction_id"] = answer["transaction_id"]
             if auto:
                 body["model"] = self._prefix(body.get("model")) + answer["agent_model_id"]
                 await self._say(__event_emitter__, answer)

@@ -57,13 +57,14 @@ test("lists models, as the model picker does", async () => {
 });
 
 test("inlet, chat, outlet", async () => {
+  const before = (await receipts()).length;
   const inlet = await (await call("/inlet", { mode: "auto", model: "auto", messages })).json();
   assert.equal(inlet.agent_model_id, "first/small");
   assert.equal(inlet.selection_method, "fallback-default");
   assert.match(inlet.request_hash, /^sha256:[0-9a-f]{64}$/);
   assert.match(inlet.transaction_id, /^[A-Za-z0-9_-]{75}$/);
 
-  const chat = await call("/chat/completions", { model: inlet.agent_model_id, stream: true, messages });
+  const chat = await call("/chat/completions", { model: inlet.agent_model_id, stream: true, messages, transaction_id: inlet.transaction_id });
   assert.equal(chat.headers.get("x-chordwheel-selection"), "direct");
   const text = [...(await chat.text()).matchAll(/^data: (\{.*)$/gm)].map(([, d]) => JSON.parse(d).choices[0]?.delta?.content ?? "").join("");
   assert.equal(text, "one two three four five");
@@ -74,11 +75,21 @@ test("inlet, chat, outlet", async () => {
     assert.equal(outlet.status, 200);
     assert.deepEqual(await outlet.json(), { ack: true, transaction_id: inlet.transaction_id });
   }
-  const kept = (await receipts()).filter((r) => r.transaction_id === inlet.transaction_id);
-  assert.equal(kept.length, 1, "the same transaction twice is recorded once");
-  assert.equal(kept[0].request_hash, inlet.request_hash);
+  const all = (await receipts()).slice(before);
+  const kept = all.filter((r) => r.transaction_id === inlet.transaction_id);
+  assert.deepEqual([all.length, kept.length], [1, 1], "chat and outlet of one transaction leave one receipt");
+  assert.match(kept[0].request_hash, /^sha256:[0-9a-f]{64}$/);
+  assert.ok(!JSON.stringify(provider.requests.at(-1)).includes("transaction_id"), "the provider sees no member of ours");
   assert.equal(kept[0].status, "ok");
   assert.ok(!JSON.stringify(kept).includes("three"), "no content on disk");
+});
+
+test("inlet and outlet of a chat that goes elsewhere", async () => {
+  const inlet = await (await call("/inlet", { mode: "direct", model: "first/large", messages })).json();
+  const outlet = await call("/outlet", { ...inlet, response: "words", status: "ok" });
+  assert.equal(outlet.status, 200);
+  const [kept] = (await receipts()).filter((r) => r.transaction_id === inlet.transaction_id);
+  assert.equal(kept.request_hash, inlet.request_hash);
 });
 
 test("an outlet is taken however it is", async () => {
@@ -124,12 +135,16 @@ test("the filter, as Open WebUI loads it", { skip: python ? false : "there is no
     const before = (await receipts()).length;
     const auto = await play({ call: "inlet", valves, metadata: metadata(1), body: { model: "auto", messages, stream: true } });
     assert.equal(auto.body.model, "first/small");
+    assert.match(auto.body.transaction_id, /^[A-Za-z0-9_-]{75}$/);
+    const chat = await call("/chat/completions", auto.body);
+    assert.equal(chat.status, 200);
+    await chat.text();
     assert.deepEqual(auto.events, [{ type: "status", data: { description: "chordwheel: first/small", done: true } }]);
     await play({ call: "outlet", metadata: metadata(1), body: { model: "first/small", messages: answered, chat_id: "chat", id: "message-1" } });
-    assert.equal((await receipts()).length, before + 1);
+    assert.equal((await receipts()).length, before + 1, "one chat, one receipt");
 
-    const direct = await play({ call: "inlet", metadata: metadata(2), body: { model: "first/large", messages } });
-    assert.equal(direct.body.model, "first/large");
+    const direct = await play({ call: "inlet", valves: { ...valves, carried: false }, metadata: metadata(2), body: { model: "first/large", messages } });
+    assert.deepEqual(direct.body, { model: "first/large", messages }, "a chat that goes elsewhere carries nothing");
     assert.deepEqual(direct.events, [], "a status line in auto mode only");
     await play({ call: "outlet", metadata: metadata(2), body: { messages: answered } });
     assert.equal((await receipts()).length, before + 2);
