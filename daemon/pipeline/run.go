@@ -40,6 +40,8 @@ type run struct {
 	sink *sink
 	res  *Result
 
+	stream bool // the caller takes the answer as it is made
+
 	noT3         bool   // no T3 answered when last asked: do not wait for it again before the synthesis
 	task         string // the one that ran last
 	waves, parts int    // of the plan
@@ -61,14 +63,14 @@ func (p *Pipeline) Run(ctx context.Context, do Dispatcher, req Request, d Decisi
 		}
 	}
 	within, cancel := context.WithCancel(ctx)
-	if req.Budget > 0 {
-		within, cancel = context.WithTimeout(ctx, req.Budget)
-	}
 	defer cancel()
-	r := &run{p: p, do: do, ask: a, out: out, res: &res, sink: &sink{text: out.Text, gone: cancel}}
-	staged := d.Staged && a.unfit == ""
-	r.sink.live = req.Stream && (!staged || p.settings.MaxRewriteIterations == 0)
-	err := r.answer(within, staged)
+	if req.Budget > 0 {
+		var done context.CancelFunc
+		within, done = context.WithTimeout(within, req.Budget)
+		defer done()
+	}
+	r := &run{p: p, do: do, ask: a, out: out, stream: req.Stream, res: &res, sink: &sink{text: out.Text, gone: cancel}}
+	err := r.answer(within, d.Staged && a.unfit == "")
 	switch {
 	case r.sink.err != nil:
 		err = r.sink.err
@@ -182,7 +184,7 @@ func named(role job.Role, iteration, tier int) string {
 func (r *run) finally(ctx context.Context, t wave.Task, spare bool) (wave.Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	live := r.sink.live && t.Final
+	live := r.live(t)
 	t.Budget = remaining(ctx)
 	stop := func() bool { return true }
 	if half := t.Budget / 2; spare && half > 0 {
@@ -216,6 +218,12 @@ func (r *run) finally(ctx context.Context, t wave.Task, spare bool) (wave.Outcom
 	}
 	r.sink.end()
 	return out, nil
+}
+
+// live reports whether the caller gets what t gives as it is made: if it is the
+// answer, and no rewrite can follow. None follows a direct walk.
+func (r *run) live(t wave.Task) bool {
+	return r.stream && t.Final && (t.Role == job.Direct || r.p.settings.MaxRewriteIterations == 0)
 }
 
 func ended(o wave.Outcome) job.State {
@@ -279,7 +287,6 @@ func (r *run) tell(p Progress) {
 type sink struct {
 	text func(string) error
 	gone func() // ends all that is under way
-	live bool   // the answer goes out as it is made
 
 	mu    sync.Mutex
 	out   bool // something of the answer is out

@@ -104,7 +104,11 @@ func (m *models) answer(ctx context.Context, t *wave.Task) wave.Outcome {
 			if t.Deliver(p) != nil {
 				return wave.Outcome{Class: chain.Canceled}
 			}
-			time.Sleep(time.Second)
+			select {
+			case <-ctx.Done():
+				return wave.Outcome{Class: chain.Canceled}
+			case <-time.After(time.Second):
+			}
 		}
 	}
 	if l.class != "" {
