@@ -196,3 +196,10 @@ func same[T any](tb testing.TB, what string, got, want T) {
 		tb.Errorf("%s:\n got %s\nwant %s", what, g, w)
 	}
 }
+
+// held tells what is held in the queues of providers and devices.
+func (p *Pool) held() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return fmt.Sprint(p.providers, p.devices)
+}

@@ -142,10 +142,10 @@ func TestDeafLoser(t *testing.T) {
 		out := w.Do(t.Context(), []Task{worker("s1")})[0]
 		same(t, "the winner is not kept waiting", time.Since(r.start), 76*time.Second)
 		same(t, "text", out.Text, "quick")
-		same(t, "the loser holds its place", p.providers["a"], 1)
+		same(t, "the loser holds its place", p.held(), "map[a:1] map[a:1]")
 		w.Close()
 		same(t, "for less than a second", time.Since(r.start) < 77*time.Second, true)
-		same(t, "its place is free", len(p.providers)+len(p.devices)+len(p.legs), 0)
+		same(t, "its place is free", p.held(), "map[] map[]")
 		same(t, "its job is settled", r.told(), []string{"a/big 0 superseded loser", "b/other 1 done winner"})
 		same(t, "what it spends is not known yet", w.Account(), Account{Jobs: 2, Superseded: 1, Cost: 5, AtLeast: true})
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
