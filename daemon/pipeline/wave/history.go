@@ -2,8 +2,6 @@ package wave
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -108,9 +106,12 @@ func (h *history) observe(at place, provider, model string, c Count, window time
 	k := h.places[at]
 	if k == nil {
 		if len(h.places) >= maxPlaces {
-			oldest := slices.MinFunc(slices.Collect(maps.Keys(h.places)), func(a, b place) int {
-				return h.places[a].heard.Compare(h.places[b].heard)
-			})
+			oldest, first := at, now
+			for p, other := range h.places {
+				if oldest == at || other.heard.Before(first) {
+					oldest, first = p, other.heard
+				}
+			}
 			delete(h.places, oldest)
 		}
 		k = &known{}

@@ -41,6 +41,7 @@ type leg struct {
 	at         *Offer    // who accepted it last, or is asked first
 	been       []*Offer  // who accepted it
 	accepted   time.Time // when
+	going      bool      // it is, or will be, a job
 	superseded bool
 	over       bool        // ended or given up: nothing that it says changes the task
 	settled    bool        // its job is
@@ -71,12 +72,11 @@ func (l *leg) went(ctx context.Context) {
 		select {
 		case <-r.first:
 		case <-ctx.Done(): // the first never says what its job is called, or too late
-			r.ended(l, Outcome{Class: chain.Canceled})
-			return
 		}
-		r.mu.Lock()
-		c.First = r.legs[0].id
-		r.mu.Unlock()
+	}
+	if !r.goes(l, &c) {
+		r.ended(l, Outcome{Class: chain.Canceled})
+		return
 	}
 	r.ended(l, r.w.runner.Run(ctx, c, l.begun, l.taken))
 }

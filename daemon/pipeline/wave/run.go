@@ -88,6 +88,21 @@ func (r *run) start(c Copy) {
 	go l.went(ctx)
 }
 
+// goes reports whether a copy is still wanted when its turn comes, and completes it. Where
+// the others of a race lost before they began, they are no jobs, and the first ran alone.
+func (r *run) goes(l *leg, c *Copy) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.over || l.giveUp != nil {
+		return false
+	}
+	l.going = true
+	if l.n > 0 {
+		c.First = r.legs[0].id
+	}
+	return true
+}
+
 // follow waits until the task is decided, and hedges it on the way.
 func (r *run) follow() Outcome {
 	defer r.cancel()
@@ -239,7 +254,7 @@ func (r *run) verdict(l *leg, out *Outcome, late bool) (job.State, result) {
 		return job.Superseded, lost
 	case late || r.decided:
 		return job.Cancelled, alone
-	case out.Class == chain.OK && len(r.legs) > 1:
+	case out.Class == chain.OK && slices.ContainsFunc(r.legs, func(o *leg) bool { return o != l && o.going }):
 		return job.Done, won
 	case out.Class == chain.OK:
 		return job.Done, alone

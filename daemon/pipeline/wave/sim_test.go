@@ -191,7 +191,7 @@ func race(seed uint64, replicas, tasks int) (extra, sold, total chain.MicroUSD, 
 	return extra, sold, total, float64(raced) / float64(single)
 }
 
-// overload has half as many tasks more come in than the servers can do, for an hour,
+// overload has half as many tasks more come in than the servers can do, for half an hour,
 // and gives the jobs per task that this makes, and how many tasks were answered.
 func overload(s Settings, seed uint64) (amplification, answered float64) {
 	world, p := simulated(seed, 4, 2), NewPool()
@@ -199,7 +199,7 @@ func overload(s Settings, seed uint64) (amplification, answered float64) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	tasks, good := 0, 0
-	for end := time.Now().Add(time.Hour); time.Now().Before(end); tasks++ {
+	for end := time.Now().Add(30 * time.Minute); time.Now().Before(end); tasks++ {
 		time.Sleep(time.Duration(random.ExpFloat64() * float64(1500*time.Millisecond))) // 8 places, 18 s each: one in 2.3 s
 		name := fmt.Sprint("o", tasks)
 		all.Go(func() {
@@ -221,7 +221,7 @@ func overload(s Settings, seed uint64) (amplification, answered float64) {
 }
 
 func seeds(t testing.TB) []uint64 {
-	all := []uint64{1, 2, 3}
+	all := []uint64{1, 2}
 	t.Logf("seeds %v", all)
 	return all
 }
@@ -231,8 +231,8 @@ func TestHedgeCutsTheTail(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			off := Default()
 			off.HedgeAfter = 0
-			before, none := tail(off, seed, 1500, 4)
-			after, extra := tail(Default(), seed, 1500, 4)
+			before, none := tail(off, seed, 1000, 4)
+			after, extra := tail(Default(), seed, 1000, 4)
 			t.Logf("seed %d: p99 of a wave of 4: %s, hedged %s with %.1f%% extra jobs", seed, before.Round(time.Second), after.Round(time.Second), 100*extra)
 			if none != 0 || float64(after) > 0.6*float64(before) {
 				t.Errorf("the hedge lowers p99 from %s to %s", before, after)
@@ -273,10 +273,7 @@ func TestOverloadIsNotAmplified(t *testing.T) {
 	for _, seed := range seeds(t) {
 		synctest.Test(t, func(t *testing.T) {
 			amplified, answered := overload(Default(), seed)
-			free := Default()
-			free.HedgeBudget = 1
-			unbound, still := overload(free, seed)
-			t.Logf("seed %d: %.3f jobs a task (%.2f answered); with a budget of all jobs %.3f (%.2f)", seed, amplified, answered, unbound, still)
+			t.Logf("seed %d: %.3f jobs a task, %.2f answered", seed, amplified, answered)
 			if amplified > 1.05 || answered < 0.3 {
 				t.Errorf("%.3f jobs a task, %.2f answered", amplified, answered)
 			}
