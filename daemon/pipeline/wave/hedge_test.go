@@ -2,6 +2,8 @@ package wave
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -229,4 +231,76 @@ func TestCloseCancels(t *testing.T) {
 		same(t, "jobs", r.told(), []string{"a/big 0 cancelled "})
 		w.Close()
 	})
+}
+
+// TestStuckProvider does not hedge with a provider that is stuck with what it has, and
+// does with one that is stuck with the lesser part.
+func TestStuckProvider(t *testing.T) {
+	for fresh, want := range map[int]string{0: "a/big", 1: "b/other", 2: "b/other"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := play(offers{"llm.t1": {at("b", "other")}, "llm.t2": {at("a", "big"), at("b", "other")}}, func(c Copy) serving {
+				switch {
+				case c.Rung > 0:
+					return serving{takes: time.Second}
+				case c.Task.Name == "x":
+					return serving{takes: 400 * time.Second}
+				}
+				return serving{takes: 300 * time.Second}
+			})
+			p := NewPool()
+			w := New(settings(), r, p)
+			var others sync.WaitGroup
+			other := func() {
+				others.Go(func() {
+					task := worker("x")
+					task.Tier, task.Primitive = 1, "llm.t1"
+					w.Do(t.Context(), []Task{task})
+				})
+			}
+			other() // late when the hedge is due, after 145 s
+			time.Sleep(70 * time.Second)
+			time.AfterFunc(70*time.Second, func() {
+				for range fresh {
+					other()
+				}
+			})
+			w.Do(t.Context(), []Task{worker("s1")})
+			others.Wait()
+			w.Close()
+			answered := ""
+			for _, j := range r.jobs {
+				if j.copy.Task.Name == "s1" && j.state == job.Done {
+					answered = string(j.copy.Offer.Option)
+				}
+			}
+			same(t, fmt.Sprint("answered by, with fresh ones: ", fresh), answered, want)
+			_ = p.Close(t.Context())
+		})
+	}
+}
+
+// TestBudget gives hedges within the budget of the window, and of the moment.
+func TestBudget(t *testing.T) {
+	for _, c := range []struct {
+		jobs, hedges     int64 // of the window
+		others, together int   // that run now
+		want             bool
+	}{
+		{jobs: 19, others: 1, want: false},
+		{jobs: 20, others: 1, want: true},
+		{jobs: 39, hedges: 1, others: 1, want: false},
+		{jobs: 1000, hedges: 10, others: 39, together: 1, want: false},
+		{jobs: 1000, hedges: 10, others: 40, together: 1, want: true},
+		{jobs: 1000, hedges: 10, others: 3, together: 0, want: true},
+	} {
+		p, s, now := NewPool(), Default(), time.Now()
+		p.history.spend(effort{jobs: c.jobs, hedges: c.hedges}, s.Window, now)
+		for range c.others {
+			p.legs[&leg{}] = struct{}{}
+		}
+		for range c.together {
+			p.legs[&leg{copy: Copy{Rung: 1}}] = struct{}{}
+		}
+		same(t, fmt.Sprintf("%+v", c), p.affordable(&s, now), c.want)
+	}
 }
