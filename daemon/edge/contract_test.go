@@ -89,7 +89,8 @@ func TestTypesAreTheDocuments(t *testing.T) {
 		t.Errorf("%d codes in openapi.yaml, %d in the table", len(codes), len(verdicts))
 	}
 	for name, v := range map[string]any{"ErrorResponse": ErrorResponse{}, "ErrorDetail": ErrorDetail{}, "FailedOption": FailedOption{}, "ModelList": ModelList{},
-		"ModelObject": ModelObject{}, "Health": Health{}, "WorkResponse": WorkResponse{}} {
+		"ModelObject": ModelObject{}, "Health": Health{}, "WorkResponse": WorkResponse{}, "ProviderResponse": ProviderResponse{},
+		"JobList": JobList{}, "LeasedJob": LeasedJob{}, "JobLease": JobLease{}, "JobAck": JobAck{}, "JobResult": JobResult{}, "ProviderRequest": ProviderRequest{}} {
 		schema := doc.Components.Schemas[name].Value
 		got, want := map[string]bool{}, map[string]bool{} // required
 		for i := range reflect.TypeOf(v).NumField() {

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/apps"
@@ -134,6 +136,7 @@ type Config struct {
 	ListAgents bool         // /v1/models lists more than auto
 	Apps       *apps.Book   // applications with keys of their own; nil: none
 	Desk       *Desk        // for inlet and outlet; nil: they refuse
+	Jobs       *Jobs        // for providers over HTTP; nil: they are refused
 	Limits     Limits
 	Log        *slog.Logger // nil discards
 }
@@ -149,11 +152,14 @@ type Edge struct {
 	agents  bool
 	apps    *apps.Book
 	desk    *Desk
-	inlets  inlets
-	limits  Limits
-	log     *slog.Logger
-	gate    gate
-	servers servers
+	jobs    *Jobs
+
+	registrations *rate.Limiter
+	inlets        inlets
+	limits        Limits
+	log           *slog.Logger
+	gate          gate
+	servers       servers
 }
 
 // New checks cfg and makes an Edge. It starts nothing.
@@ -173,9 +179,9 @@ func New(cfg Config) (*Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Edge{worker: cfg.Worker, keys: newKeys(cfg.Key, cfg.NextKey), agents: cfg.ListAgents, apps: cfg.Apps, desk: cfg.Desk, limits: limits, log: cfg.Log,
+	e := &Edge{worker: cfg.Worker, keys: newKeys(cfg.Key, cfg.NextKey), agents: cfg.ListAgents, apps: cfg.Apps, desk: cfg.Desk, jobs: cfg.Jobs, registrations: newRegistrations(), limits: limits, log: cfg.Log,
 		hosts: make(map[string]bool), origins: make(map[string]bool)}
-	e.gate.limit = limits.InFlight
+	e.gate.limit, e.gate.ending = limits.InFlight, make(chan struct{})
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}

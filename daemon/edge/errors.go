@@ -60,6 +60,7 @@ var verdicts = map[Code]verdict{
 	SpoolFull:             {http.StatusServiceUnavailable, kindService, 30 * time.Second},
 	NoModels:              {http.StatusServiceUnavailable, kindService, 5 * time.Second},
 	Overloaded:            {http.StatusServiceUnavailable, kindService, time.Second},
+	HubUnreachable:        {http.StatusServiceUnavailable, kindService, 5 * time.Second},
 	UpstreamTimeout:       {http.StatusGatewayTimeout, kindUpstream, 0},
 }
 

@@ -31,6 +31,7 @@ type exchange struct {
 	began time.Time
 
 	app      *apps.App // nil for the device's own key
+	provider string    // that calls, on its routes
 	work     *Work     // nil on routes that do none
 	bodyRead bool      // the request's body was read to its end
 	stream   *events   // set once the answer is a stream
@@ -82,7 +83,7 @@ func (x *exchange) admit(loopback bool) *Refusal {
 		return Refuse(NotFound, "there is nothing at this path")
 	}
 	x.route = to.name
-	if x.r.Method != to.method && !(x.r.Method == http.MethodHead && to.method == http.MethodGet) {
+	if x.r.Method != to.method && !(x.r.Method == http.MethodHead && to.method == http.MethodGet && !to.provider) {
 		if x.r.Method == http.MethodOptions && listed != "" && x.r.Header.Get("Access-Control-Request-Method") != "" {
 			preflight(x.w.Header(), x.r, to.allow)
 			x.status = http.StatusNoContent
@@ -92,7 +93,14 @@ func (x *exchange) admit(loopback bool) *Refusal {
 		x.w.Header().Set("Allow", to.allow)
 		return Refuse(MethodNotAllowed, "%s is not allowed here: use %s", chain.ClipTo(x.r.Method, 16), to.allow)
 	}
-	if !to.open {
+	switch {
+	case to.open:
+	case to.provider:
+		if refusal := x.authenticateProvider(); refusal != nil {
+			x.w.Header().Set("WWW-Authenticate", "Bearer")
+			return refusal
+		}
+	default:
 		var refusal *Refusal
 		if x.app, refusal = x.edge.keys.check(x.r.Header, x.edge.apps); refusal != nil {
 			x.w.Header().Set("WWW-Authenticate", "Bearer")
@@ -294,6 +302,9 @@ func (x *exchange) logRequest() {
 		slog.Float64("first_ms", ms(x.first)),
 		slog.Float64("total_ms", ms(time.Since(x.began))),
 	)
+	if x.provider != "" {
+		attrs = append(attrs, slog.String("provider", x.provider))
+	}
 	if x.app != nil {
 		attrs = append(attrs, slog.String("app", x.app.Name))
 	}

@@ -21,28 +21,41 @@ const (
 	routeInlet  = "/v1/inlet"
 	routeOutlet = "/v1/outlet"
 	routeHealth = "/healthz"
-	routeReady  = "/readyz"
+
+	routeProviders = "/api/v1/providers"
+	routeEvents    = "/api/v1/providers/{id}/events"
+	routeClaim     = "/api/v1/providers/{id}/jobs"
+	routeHeartbeat = "/api/v1/jobs/{id}/heartbeat"
+	routeResult    = "/api/v1/jobs/{id}/result"
+
+	routeReady = "/readyz"
 )
 
 // route is one path of openapi.yaml.
 type route struct {
-	name   string
-	method string
-	allow  string
-	open   bool // answered without a key
-	serve  func(x *exchange, arg string) *Refusal
+	name     string
+	method   string
+	allow    string
+	open     bool // answered without a key
+	provider bool // for the key of a provider, and no other
+	serve    func(x *exchange, arg string) *Refusal
 }
 
 // routes are all of them. A test holds them against openapi.yaml.
 var routes = map[string]*route{
-	routeModels: {name: routeModels, method: http.MethodGet, allow: "GET, HEAD", serve: (*exchange).listModels},
-	routeModel:  {name: routeModel, method: http.MethodGet, allow: "GET, HEAD", serve: (*exchange).getModel},
-	routeChat:   {name: routeChat, method: http.MethodPost, allow: "POST", serve: (*exchange).createChatCompletion},
-	routeWork:   {name: routeWork, method: http.MethodPost, allow: "POST", serve: (*exchange).doWork},
-	routeInlet:  {name: routeInlet, method: http.MethodPost, allow: "POST", serve: (*exchange).postInlet},
-	routeOutlet: {name: routeOutlet, method: http.MethodPost, allow: "POST", serve: (*exchange).postOutlet},
-	routeHealth: {name: routeHealth, method: http.MethodGet, allow: "GET, HEAD", open: true, serve: (*exchange).getHealth},
-	routeReady:  {name: routeReady, method: http.MethodGet, allow: "GET, HEAD", open: true, serve: (*exchange).getReadiness},
+	routeModels:    {name: routeModels, method: http.MethodGet, allow: "GET, HEAD", serve: (*exchange).listModels},
+	routeModel:     {name: routeModel, method: http.MethodGet, allow: "GET, HEAD", serve: (*exchange).getModel},
+	routeChat:      {name: routeChat, method: http.MethodPost, allow: "POST", serve: (*exchange).createChatCompletion},
+	routeWork:      {name: routeWork, method: http.MethodPost, allow: "POST", serve: (*exchange).doWork},
+	routeInlet:     {name: routeInlet, method: http.MethodPost, allow: "POST", serve: (*exchange).postInlet},
+	routeOutlet:    {name: routeOutlet, method: http.MethodPost, allow: "POST", serve: (*exchange).postOutlet},
+	routeProviders: {name: routeProviders, method: http.MethodPost, allow: "POST", open: true, serve: (*exchange).postProvider},
+	routeEvents:    {name: routeEvents, method: http.MethodGet, allow: "GET", provider: true, serve: (*exchange).watchJobs},
+	routeClaim:     {name: routeClaim, method: http.MethodGet, allow: "GET", provider: true, serve: (*exchange).claimJobs},
+	routeHeartbeat: {name: routeHeartbeat, method: http.MethodPost, allow: "POST", provider: true, serve: (*exchange).postHeartbeat},
+	routeResult:    {name: routeResult, method: http.MethodPost, allow: "POST", provider: true, serve: (*exchange).postResult},
+	routeHealth:    {name: routeHealth, method: http.MethodGet, allow: "GET, HEAD", open: true, serve: (*exchange).getHealth},
+	routeReady:     {name: routeReady, method: http.MethodGet, allow: "GET, HEAD", open: true, serve: (*exchange).getReadiness},
 }
 
 // find matches the path as it came, before any decoding or cleaning: a path is
@@ -63,6 +76,14 @@ func find(r *http.Request) (to *route, arg string) {
 			return routes[routeWork], rest
 		}
 		return nil, ""
+	}
+	for _, name := range []string{routeEvents, routeClaim, routeHeartbeat, routeResult} {
+		before, after, _ := strings.Cut(name, "{id}")
+		if rest, ok := strings.CutPrefix(path, before); ok {
+			if id, ok := strings.CutSuffix(rest, after); ok && fitsRequestID(id) {
+				return routes[name], id
+			}
+		}
 	}
 	if strings.ContainsAny(path, "{}") {
 		return nil, "" // the names of routes that have an argument

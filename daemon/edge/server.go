@@ -123,6 +123,7 @@ type gate struct {
 	limit  int
 	n      int
 	closed bool
+	ending chan struct{} // closed by close: what waits without a place ends
 	empty  chan struct{} // made by close; closed when the last request left
 }
 
@@ -154,6 +155,7 @@ func (g *gate) close() {
 		return
 	}
 	g.closed, g.empty = true, make(chan struct{})
+	close(g.ending)
 	if g.n == 0 {
 		close(g.empty)
 	}

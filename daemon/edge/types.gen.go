@@ -5,6 +5,7 @@ package edge
 
 import (
 	"encoding/json"
+	"time"
 )
 
 // Defines values for Code.
@@ -12,6 +13,7 @@ const (
 	AgentSuspended        Code = "agent_suspended"
 	ChainExpired          Code = "chain_expired"
 	Conflict              Code = "conflict"
+	HubUnreachable        Code = "hub_unreachable"
 	InternalError         Code = "internal_error"
 	InvalidDID            Code = "invalid_did"
 	InvalidRequest        Code = "invalid_request"
@@ -47,6 +49,8 @@ func (e Code) Valid() bool {
 	case ChainExpired:
 		return true
 	case Conflict:
+		return true
+	case HubUnreachable:
 		return true
 	case InternalError:
 		return true
@@ -158,6 +162,49 @@ type InletResponse struct {
 	TransactionID string `json:"transaction_id"`
 }
 
+// JobAck defines model for JobAck.
+type JobAck struct {
+	Ack bool `json:"ack"`
+}
+
+// JobLease defines model for JobLease.
+type JobLease struct {
+	LeaseUntil time.Time `json:"lease_until"`
+}
+
+// JobList defines model for JobList.
+type JobList struct {
+	Jobs []LeasedJob `json:"jobs"`
+}
+
+// JobResult defines model for JobResult.
+type JobResult struct {
+	// Output Of a done one.
+	Output json.RawMessage `json:"output,omitempty"`
+
+	// Reason Of a failed one. Neither shown nor logged.
+	Reason string `json:"reason,omitempty"`
+	State  string `json:"state"`
+
+	// Text Of a running one.
+	Text string `json:"text,omitempty"`
+}
+
+// LeasedJob defines model for LeasedJob.
+type LeasedJob struct {
+	ID string `json:"id"`
+
+	// LeaseUntil Say something before.
+	LeaseUntil time.Time `json:"lease_until"`
+	Primitive  string    `json:"primitive"`
+
+	// Request For `llm.*` a chat completion request, else a `WorkRequest`.
+	Request json.RawMessage `json:"request"`
+
+	// Stream Parts of the text are wanted as they are made.
+	Stream bool `json:"stream"`
+}
+
 // ModelList defines model for ModelList.
 type ModelList struct {
 	Data   []ModelObject `json:"data"`
@@ -182,6 +229,29 @@ type OutletResponse struct {
 
 	// TransactionID Names the receipt; begins with `unlinked-` where the outlet named no inlet of this device.
 	TransactionID string `json:"transaction_id"`
+}
+
+// ProviderRequest defines model for ProviderRequest.
+type ProviderRequest struct {
+	// Capabilities What it can do, such as `execute:text.keywords`.
+	Capabilities []string `json:"capabilities"`
+
+	// Invitation What `chordwheel invite` printed. A secret.
+	Invitation  string `json:"invitation"`
+	WorkerClass string `json:"worker_class"`
+}
+
+// ProviderResponse defines model for ProviderResponse.
+type ProviderResponse struct {
+	// Capabilities Declared and granted.
+	Capabilities []string `json:"capabilities"`
+	ID           string   `json:"id"`
+
+	// Key The bearer key of its calls, shown once.
+	Key string `json:"key"`
+
+	// Scope Whose work it is offered.
+	Scope string `json:"scope"`
 }
 
 // WorkResponse defines model for WorkResponse.

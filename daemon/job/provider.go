@@ -42,6 +42,9 @@ var (
 	ErrInvalid  = errors.New("not acceptable")
 )
 
+// Everything grants whatever is declared.
+var Everything = []member.Pattern{member.Everything}
+
 // Grant is what an invitation admits to.
 type Grant struct {
 	Scope    chain.ScopeID
@@ -103,6 +106,13 @@ type Provider struct {
 	Running      int                `json:"running"`
 	Done         uint64             `json:"done"`
 	Failed       uint64             `json:"failed"`
+}
+
+// Counts gives what a provider with g counts as having: what it declares and was
+// granted.
+func (g Grant) Counts(r Registration) []chain.Capability {
+	m := member.Membership{Granted: g.Patterns}
+	return m.Counts(r.Capabilities)
 }
 
 // Check says what is wrong with a registration, before an invitation is spent on it.
