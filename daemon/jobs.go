@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain/receipt"
+	"github.com/chordwheel/chordwheel/daemon/control"
 	jobs "github.com/chordwheel/chordwheel/daemon/job"
 	"github.com/chordwheel/chordwheel/daemon/pipeline"
 	"github.com/chordwheel/chordwheel/daemon/pipeline/wave"
@@ -73,10 +74,13 @@ func (r *receipts) interrupted(j *jobs.Record) {
 	a.close(receipt.UpstreamError)
 }
 
-// unscored counts by model the scores that could not be read.
-func (d *Daemon) unscored() map[string]int64 {
-	if d.pipeline == nil {
-		return nil
+// pipelineStatus says what became of hard questions.
+func (d *Daemon) pipelineStatus() control.Pipeline {
+	n := d.jobs.Counts()
+	p := control.Pipeline{Enabled: d.pipeline != nil, Pending: n.Pending, Running: n.Running, Done: n.Done, Failed: n.Failed, Superseded: n.Superseded,
+		Cancelled: n.Cancelled, Refused: n.Refused, Hedges: d.counts.hedges.Load(), HedgesWon: d.counts.hedgesWon.Load()}
+	if d.pipeline != nil {
+		p.Unscored = d.pipeline.Unscored()
 	}
-	return d.pipeline.Unscored()
+	return p
 }

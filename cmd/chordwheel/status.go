@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/orchestrator"
 	"github.com/chordwheel/chordwheel/store/datadir"
@@ -86,6 +89,13 @@ func (a *app) writeStatus(w io.Writer, s control.Status, now time.Time) {
 		field("sharing", line)
 	}
 	field("for others", foreignLine(s.Foreign))
+	if p := s.Pipeline; p.Enabled {
+		line := fmt.Sprintf("%s running, %d waiting, %d done, %d failed; %s, %d won", count(p.Running, "job"), p.Pending, p.Done, p.Failed, count(int(p.Hedges), "hedge"), p.HedgesWon)
+		for _, model := range slices.Sorted(maps.Keys(p.Unscored)) {
+			line += fmt.Sprintf("; %d scores of %s not read", p.Unscored[model], chain.ClipTo(model, 48))
+		}
+		field("pipeline", line)
+	}
 	if s.Receipts != nil {
 		field("receipts", a.receiptsLine(*s.Receipts, now))
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/delta"
+	"github.com/chordwheel/chordwheel/daemon/job"
 )
 
 // Device is the daemon as this package sees it. Its methods may be called from
@@ -28,6 +29,7 @@ type Device interface {
 	Resume() error
 	Peers() []Peer // sorted by name
 	Chords() []Chord
+	Jobs() *job.Table
 	Traces(id string) []Trace                           // of one request, or with "" of the last; the newest first
 	Ping(ctx context.Context, who string) (Pong, error) // a name, a device ID, a peer ID or a part of it that no other has; Asked if nobody has it
 	Network(ctx context.Context) Network                // looks now, also by dialling the hub; judged
@@ -72,6 +74,7 @@ type Status struct {
 	Chains       []ChainSummary     `json:"chains"`
 	Resting      []Resting          `json:"resting,omitempty"` // options and keys left alone for now
 	Requests     Requests           `json:"requests"`
+	Pipeline     Pipeline           `json:"pipeline"`
 	Traffic      []Traffic          `json:"traffic,omitempty"`
 	Foreign      Foreign            `json:"foreign"`
 	Receipts     *Receipts          `json:"receipts,omitempty"` // nil: none are kept
@@ -286,6 +289,8 @@ func reads(mux *http.ServeMux, d Device) {
 		answer(w, map[string][]Chord{"chords": append([]Chord{}, d.Chords()...)})
 	})
 	serveTraces(mux, d)
+	serveJobs(mux, d)
+	serveMetrics(mux, d)
 	mux.HandleFunc("GET /api/v1/peers", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string][]Peer{"peers": append([]Peer{}, d.Peers()...)})
 	})

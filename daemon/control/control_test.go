@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/delta"
 	"github.com/chordwheel/chordwheel/daemon/control"
+	"github.com/chordwheel/chordwheel/daemon/job"
 )
 
 // device answers as the test says.
@@ -23,6 +25,7 @@ type device struct {
 	joined string
 	refuse error
 	paused time.Time
+	jobs   *job.Table
 	control.Applications
 }
 
@@ -42,6 +45,12 @@ func (d *device) Traces(id string) []control.Trace {
 		return nil
 	}
 	return []control.Trace{{RequestID: "r1", End: "answered", Attempts: []control.TraceAttempt{{Option: "peer", Name: "box", Class: chain.OK}}}}
+}
+func (d *device) Jobs() *job.Table {
+	if d.jobs == nil {
+		d.jobs = job.NewTable(nil)
+	}
+	return d.jobs
 }
 func (d *device) Network(context.Context) control.Network { return control.Network{Reachable: true} }
 func (d *device) Ping(_ context.Context, who string) (control.Pong, error) {
@@ -172,5 +181,51 @@ func TestTheAdminListenerChangesNothing(t *testing.T) {
 	}
 	if guarded != 6 {
 		t.Errorf("the guard saw %d of 6 requests", guarded)
+	}
+}
+
+func TestJobsAreTold(t *testing.T) {
+	d := &device{}
+	root, err := d.Jobs().Open(job.Record{RequestID: "req-1", Role: job.Root, Class: "complex"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Jobs().Open(job.Record{Root: root, RequestID: "req-1", Role: job.Subtask, Task: "s1", Wave: 1}); err != nil {
+		t.Fatal(err)
+	}
+	h := control.Socket(d, edge)
+	for path, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"/api/v1/jobs": {200, `"class":"complex"`}, "/api/v1/jobs?n=0": {400, "want 1 to 256"}, "/api/v1/jobs/" + root: {200, `"task":"s1"`},
+		"/api/v1/jobs/req-1": {200, `"task":"s1"`}, "/api/v1/jobs/nobody": {404, "chordwheel jobs lists"},
+	} {
+		if status, body := ask(t, h, "GET", path, ""); status != want.status || !strings.Contains(body, want.says) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	guarded := control.Admin(d, func(h http.Handler) http.Handler { return h })
+	if _, page := ask(t, guarded, "GET", "/", ""); !strings.Contains(page, root) || !strings.Contains(page, "complex") {
+		t.Error("the page does not list the request")
+	}
+}
+
+// The exposition has one line for each value, and a label is never more than one.
+func TestMetricsAreInTheTextFormat(t *testing.T) {
+	d := &device{status: control.Status{Version: "1", Ready: true, Requests: control.Requests{Total: 7}, Receipts: &control.Receipts{Waiting: 3},
+		Pipeline: control.Pipeline{Done: 4, Unscored: map[string]int64{"a\"b\n\\c": 2}}, Traffic: []control.Traffic{{Protocol: "/chordwheel/exec/1.0.0", In: 5, Out: 6}}}}
+	_, body := ask(t, control.Admin(d, func(h http.Handler) http.Handler { return h }), "GET", "/metrics", "")
+	for _, want := range []string{"chordwheel_requests_total 7", "chordwheel_receipts_waiting 3", `chordwheel_jobs_ended_total{state="done"} 4`, `chordwheel_info{version="1"} 1`,
+		`chordwheel_scores_unread_total{model="a\"b\n\\c"} 2`, `chordwheel_traffic_bytes_total{protocol="/chordwheel/exec/1.0.0",direction="out"} 6`} {
+		if !strings.Contains(body, "\n"+want+"\n") {
+			t.Errorf("no line %s in\n%s", want, body)
+		}
+	}
+	line := regexp.MustCompile(`^(# (HELP|TYPE) chordwheel_\w+ .+|chordwheel_\w+(\{\w+="([^"\\]|\\.)*"(,\w+="([^"\\]|\\.)*")*\})? [0-9.e+]+)$`)
+	for l := range strings.Lines(body) {
+		if !line.MatchString(strings.TrimSuffix(l, "\n")) {
+			t.Errorf("not a line: %q", l)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/delta"
+	"github.com/chordwheel/chordwheel/daemon/job"
 )
 
 //go:embed page.html
@@ -16,6 +17,7 @@ var pages embed.FS
 
 var pageTemplate = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"clock":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
+	"score":   func(x *float64) string { return fmt.Sprintf("%.2f", *x) },
 	"f":       func(x float64) string { return fmt.Sprintf("%.3g", x) },
 	"ms":      func(x float64) string { return fmt.Sprintf("%.0f", x) },
 	"percent": func(share float64) string { return fmt.Sprintf("%.3g", share*100) },
@@ -40,6 +42,7 @@ var stateWords = map[string]string{"live": "in contact", "silent": "silent", "pa
 const (
 	maxPagePeers  = 64
 	maxPageChains = 16
+	maxPageJobs   = 8
 )
 
 // view is what the page is made of.
@@ -49,6 +52,7 @@ type view struct {
 	MorePeers  int
 	Chains     []pageChain
 	MoreChains int
+	Jobs       []job.Record
 	now        time.Time
 }
 
@@ -73,7 +77,7 @@ func (v view) Since(t time.Time) string {
 }
 
 func viewOf(d Device, now time.Time) view {
-	v := view{Status: d.Status(), Peers: d.Peers(), now: now}
+	v := view{Status: d.Status(), Peers: d.Peers(), Jobs: d.Jobs().Roots(maxPageJobs), now: now}
 	if n := len(v.Peers); n > maxPagePeers {
 		v.Peers, v.MorePeers = v.Peers[:maxPagePeers], n-maxPagePeers
 	}
