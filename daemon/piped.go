@@ -41,6 +41,7 @@ type piped struct {
 	mu    sync.Mutex
 	named map[string]string // the job that answered the task of a name
 	last  walk.Result       // of the last direct walk that failed
+	no    error             // why it was not even begun, or allowed
 }
 
 // stages reports whether w is a chat that the pipeline may take: the caller left the
@@ -169,7 +170,7 @@ func (p *piped) Run(ctx context.Context, c wave.Copy, begun func(string), accept
 	result, err := d.walk(ctx, w, a, s, a.watch(s.take(w.Stream)))
 	a.close(statusOf(ctx, &result, err))
 	o := s.outcome(ctx, &result, err)
-	p.ended(id, &c, &o, a, &result)
+	p.ended(id, &c, &o, a, &result, err)
 	return o
 }
 
@@ -194,7 +195,7 @@ func (p *piped) openPart(c *wave.Copy) string {
 }
 
 // ended notes how the job of a copy ended.
-func (p *piped) ended(id string, c *wave.Copy, o *wave.Outcome, a *account, r *walk.Result) {
+func (p *piped) ended(id string, c *wave.Copy, o *wave.Outcome, a *account, r *walk.Result, no error) {
 	state, reason := jobs.Done, ""
 	switch o.Class {
 	case chain.OK:
@@ -214,7 +215,7 @@ func (p *piped) ended(id string, c *wave.Copy, o *wave.Outcome, a *account, r *w
 	if state == jobs.Done {
 		p.named[c.Task.Name] = id
 	} else if c.Task.Primitive == chain.LLMChat {
-		p.last = *r
+		p.last, p.no = *r, no
 	}
 }
 
@@ -252,8 +253,11 @@ func (p *piped) result(ctx context.Context, words *spoken, told pipeline.Result,
 	case errors.Is(err, pipeline.ErrNoModels):
 		p.mu.Lock()
 		r.End, r.Failures = walk.NothingToTry, p.last.Failures
-		refused := p.last.End == walk.Refused
+		refused, no := p.last.End == walk.Refused, p.no
 		p.mu.Unlock()
+		if no != nil {
+			return r, no // no chain, say, or no token
+		}
 		if refused { // every model finds the request itself at fault: the caller gets the words of one
 			return p.daemon.walk(ctx, p.work, p.whole, nil, words.deliver)
 		}
