@@ -474,7 +474,18 @@ func (b *bench) askFor(w *edge.Work) (string, walk.Result, error) {
 	if w.Model == "" {
 		w.Model = edge.Auto
 	}
-	w.ID, w.Body = "r", []byte(`{}`)
+	w.Body = []byte(`{}`)
+	return b.send(w)
+}
+
+// askChat is askFor with a body that also another device's edge lets through.
+func (b *bench) askChat(w *edge.Work) (string, walk.Result, error) {
+	w.Primitive, w.Body = chain.LLMChat, []byte(`{"model":"auto","messages":[{"role":"user","content":"hello"}]}`)
+	return b.send(w)
+}
+
+func (b *bench) send(w *edge.Work) (string, walk.Result, error) {
+	w.ID = "r"
 	var text string
 	result, err := b.Do(b.t.Context(), w, func(_ walk.Attempt, data [][]byte) error {
 		for _, d := range data {
