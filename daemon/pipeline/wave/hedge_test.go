@@ -209,7 +209,7 @@ func TestBudgetOfATask(t *testing.T) {
 		same(t, "class", w.Do(t.Context(), []Task{task})[0].Class, chain.Timeout)
 		same(t, "took", time.Since(r.start), 100*time.Second+patience)
 		w.Close()
-		same(t, "jobs", r.told(), []string{"a/big 0 failed ", "b/other 1 failed "})
+		same(t, "jobs", r.told(), []string{"a/big 0 cancelled ", "b/other 1 cancelled "})
 		same(t, "what a hedge has left", r.jobs[1].copy.Task.Budget, 25*time.Second)
 		_ = p.Close(t.Context())
 	})

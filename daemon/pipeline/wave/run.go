@@ -258,9 +258,10 @@ func (r *run) verdict(l *leg, out *Outcome, late bool) (job.State, result) {
 		return job.Done, won
 	case out.Class == chain.OK:
 		return job.Done, alone
-	case out.Class == chain.Canceled && context.Cause(r.ctx) == context.DeadlineExceeded:
-		out.Class = chain.Timeout
 	case out.Class == chain.Canceled:
+		if context.Cause(r.ctx) == context.DeadlineExceeded {
+			out.Class = chain.Timeout // what the task failed by; its job was cancelled
+		}
 		return job.Cancelled, alone
 	}
 	return job.Failed, alone
