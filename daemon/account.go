@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -315,9 +316,15 @@ func (a *account) sign() ([]byte, error) {
 		}
 		q.Executor = &receipt.Executor{Nonce: says.Nonce, Signature: signature}
 	}
+	if q.Executor == nil && q.SeekerDID == a.of.d.did { // a peer's signature names the key that spoke to it
+		q.SeekerDID = a.of.d.seeker()
+	}
 	s, err := q.Sign(a.of.d.cfg.Key)
 	return s.Line, err
 }
+
+// seeker is what receipts of this device's own requests are signed as.
+func (d *Daemon) seeker() string { return cmp.Or(d.cfg.DID, d.did) }
 
 // trouble says what is wrong with receipts, once in a while.
 func (r *receipts) trouble(what string, err error) {

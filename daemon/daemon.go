@@ -67,6 +67,7 @@ type Keys interface {
 // Sharing, Sensors, Selection and those of receipts are required.
 type Config struct {
 	Key      chain.Key
+	DID      string // what receipts are signed as, a did:webvh that lists Key; "": the key's own
 	DeviceID chain.DeviceID
 	Name     string
 	Version  string

@@ -85,7 +85,7 @@ const keepWait = 10 * time.Second
 // Keep signs a receipt of a chat that its caller carried, and returns when it is on
 // disk. It implements [edge.Receipts].
 func (r *receipts) Keep(ctx context.Context, q receipt.Receipt) error {
-	q.SeekerDID = r.d.did
+	q.SeekerDID = r.d.seeker()
 	s, err := q.Sign(r.d.cfg.Key)
 	if err != nil {
 		return err

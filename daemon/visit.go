@@ -358,7 +358,7 @@ func within[Q, A any](ctx context.Context, call func(context.Context, Q) (A, err
 func (d *Daemon) hello(j Joined) wire.Hello {
 	h := wire.Hello{
 		Version: d.cfg.Version, DeviceID: d.cfg.DeviceID, Name: d.cfg.Name, Membership: j.Membership, BootID: d.bootID,
-		Capabilities: d.capabilities(), Locals: d.cfg.Locals, Metered: d.cfg.Metered,
+		Capabilities: d.capabilities(), Locals: d.cfg.Locals, Metered: d.cfg.Metered, DID: d.cfg.DID,
 	}
 	for slot, mark := range d.cfg.Marks.All() {
 		h.Holds = append(h.Holds, wire.Held{Slot: slot, Mark: mark})

@@ -288,3 +288,21 @@ func ExampleCreate() {
 	fmt.Println(id, len(bytes.Split(bytes.TrimSpace(log), []byte("\n"))), err)
 	// Output: did:webvh:QmeY4sQG9Wpvzm6s4KZDr5YJP8Ym4csCfoB1gn4NsAL2wb:example.com 1 <nil>
 }
+
+func TestPlace(t *testing.T) {
+	for address, want := range map[string]string{
+		"example.com": "example.com", "example.com/": "example.com", "https://example.com": "example.com", "example.com:8443": "example.com%3A8443",
+		"example.com:8443/dids/hub": "example.com%3A8443:dids:hub", "example.com/hub/": "example.com:hub",
+		"": "", "localhost": "", "192.0.2.1": "", "example.com:0": "", "example.com//x": "", "example.com/..": "", "http://example.com": "", "example.com:1:2": "", "a b.com": "",
+	} {
+		got, err := did.Place(address)
+		if got != want || (err == nil) != (want != "") || err != nil && !errors.Is(err, did.ErrInvalid) {
+			t.Errorf("%q: %q, %v", address, got, err)
+		}
+		if want != "" {
+			if url, err := did.Address("did:webvh:QmdmPkUdYzbr9txmx8gM2rsHPgr5L6m3gHjJGAf4vUFoGE:" + got); err != nil || !strings.HasSuffix(url, "/did.jsonl") {
+				t.Errorf("%q: %s, %v", address, url, err)
+			}
+		}
+	}
+}

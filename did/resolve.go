@@ -40,7 +40,7 @@ func Resolve(ctx context.Context, f Fetcher, did string, want Want, now time.Tim
 	if w.scid == placeholder {
 		return Resolution{}, fmt.Errorf("%w: no SCID in %q", ErrInvalid, chain.Clip(did))
 	}
-	log, err := f.Fetch(ctx, w.url("did.jsonl"), MaxLog)
+	log, err := f.Fetch(ctx, w.url(LogFile), MaxLog)
 	if err != nil {
 		return Resolution{}, fmt.Errorf("resolve %s: %w", chain.Clip(did), err)
 	}
@@ -51,7 +51,7 @@ func Resolve(ctx context.Context, f Fetcher, did string, want Want, now time.Tim
 	var approvals []byte
 	for _, v := range all {
 		if v.witness.active() {
-			if approvals, err = f.Fetch(ctx, w.url("did-witness.json"), MaxLog); err != nil {
+			if approvals, err = f.Fetch(ctx, w.url(WitnessFile), MaxLog); err != nil {
 				return Resolution{}, fmt.Errorf("resolve %s: approvals: %w", chain.Clip(did), err)
 			}
 			break

@@ -82,6 +82,37 @@ func (w webvh) url(file string) string {
 	return "https://" + strings.Replace(host, "%3A", ":", 1) + "/" + strings.ReplaceAll(path, ":", "/") + "/" + file
 }
 
+// Address gives the https address of the log that a did:webvh stands for. Errors
+// wrap ErrInvalid.
+func Address(did string) (string, error) {
+	w, err := parseWebVH(did)
+	if err != nil {
+		return "", err
+	}
+	return w.url(LogFile), nil
+}
+
+// Names of the files that belong to a did:webvh.
+const (
+	LogFile     = "did.jsonl"
+	WitnessFile = "did-witness.json"
+)
+
+// Place gives the part of a did:webvh that names the place, for [New.Place], of an
+// address as people write it: example.com, hub.example.com:8443/dids/hub. Errors wrap
+// ErrInvalid.
+func Place(address string) (string, error) {
+	host, path, hasPath := strings.Cut(strings.TrimPrefix(address, "https://"), "/")
+	place := strings.Replace(host, ":", "%3A", 1)
+	if path = strings.TrimSuffix(path, "/"); hasPath && path != "" {
+		place += ":" + strings.ReplaceAll(path, "/", ":")
+	}
+	if _, err := parseWebVH("did:webvh:" + placeholder + ":" + place); err != nil || strings.Count(host, ":") > 1 {
+		return "", fmt.Errorf("%w: want HOST[:PORT][/PATH], such as example.com, not %q", ErrInvalid, chain.Clip(address))
+	}
+	return place, nil
+}
+
 // validHost accepts names of at least two labels and no address.
 func validHost(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil || len(name) > 253 {

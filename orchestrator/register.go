@@ -215,11 +215,11 @@ func (h *Hub) chainNames(scope chain.ScopeID, p chain.Primitive, agent string) b
 	return slices.ContainsFunc(slots, func(s chain.Slot) bool { return h.plan(s).Reveals(agent) })
 }
 
-// deviceOf gives the device behind a DID, or nil.
+// deviceOf gives the device behind a DID, its did:key or the one that it goes by, or nil.
 func (h *Hub) deviceOf(did string) *fleet.Device {
 	peer, err := chain.PeerOfDID(did)
 	if err != nil {
-		return nil
+		return h.fleet.Named(did)
 	}
 	return h.fleet.Device(peer)
 }

@@ -199,8 +199,12 @@ func openDevice(o deviceOptions) (d *device, err error) {
 		return nil, err
 	}
 	d.upstream = openai.New(openai.Config{ConnectTimeout: o.config.ConnectWait, Log: o.log})
+	signer, err := identitiesIn(o.dir).signer(key, time.Now())
+	if err != nil {
+		return nil, err
+	}
 	d.Daemon, err = daemon.New(daemon.Config{
-		Key: key, DeviceID: d.id, Name: o.config.Name, Version: version, Metered: o.config.Metered, Explore: o.config.Explore && !o.config.Metered,
+		Key: key, DID: signer, DeviceID: d.id, Name: o.config.Name, Version: version, Metered: o.config.Metered, Explore: o.config.Explore && !o.config.Metered,
 		Chains: chains, Marks: marks, State: d.dir, Keys: keys{d.ring}, Adapters: map[string]adapter.Adapter{"openai": d.upstream, "builtin": builtin.Adapter{}},
 		Locals: locals, Defaults: chain.Limits{FirstOutput: chain.MillisOf(o.config.FirstOutput), Idle: chain.MillisOf(time.Minute), Total: chain.MillisOf(o.config.Total)},
 		Sharing: policy, Sensors: newSensors(o.config.Metered),

@@ -1,19 +1,15 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/receipt"
-	"github.com/chordwheel/chordwheel/did"
-	"github.com/chordwheel/chordwheel/did/fetch"
 )
 
 // hash is for auditors: whoever has the text can make the hashes of a receipt.
@@ -62,31 +58,5 @@ receipt has. Text comes from a FILE or from standard input.`,
 		}),
 		kind("output", "Hash the output of other work, its JSON", func(b []byte) (string, error) { return receipt.OutputHash(b), nil }),
 	)
-	return c
-}
-
-// did is `chordwheel did`.
-func (a *app) did() *cobra.Command {
-	c := &cobra.Command{Use: "did", Short: "Look at the names of signers", Example: "  chordwheel did resolve did:webvh:SCID:example.com", Args: verb, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(&cobra.Command{
-		Use: "resolve DID", Short: "Show what a did:key or did:webvh stands for", Args: cobra.ExactArgs(1),
-		Example: "  chordwheel did resolve did:webvh:SCID:example.com",
-		RunE: func(c *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
-			defer cancel()
-			r, err := did.Resolve(ctx, fetch.New(fetch.Options{}), args[0], did.Want{}, time.Now())
-			if err != nil {
-				return err
-			}
-			return a.print(r, func(w io.Writer) {
-				fmt.Fprintln(w, r.DID)
-				for _, k := range r.Keys(did.Assertion) {
-					fmt.Fprintln(w, "  signs with", chain.DIDKey(k))
-				}
-				if r.Deactivated {
-					fmt.Fprintln(w, a.paint(yellow, "  it was deactivated"))
-				}
-			})
-		}})
 	return c
 }

@@ -15,7 +15,8 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
-	"github.com/chordwheel/chordwheel/did/fetch"
+	"github.com/chordwheel/chordwheel/did"
+	"github.com/chordwheel/chordwheel/did/shelf"
 	"github.com/chordwheel/chordwheel/mesh"
 	"github.com/chordwheel/chordwheel/orchestrator"
 	"github.com/chordwheel/chordwheel/orchestrator/audit"
@@ -49,7 +50,8 @@ type hub struct {
 	usual   func() // lets as much garbage gather as usual
 
 	audit       *audit.Service
-	documents   *fetch.Client // of did:webvh, whoever names them
+	shelf       *shelf.Shelf // of did:webvh that this hub serves
+	documents   did.Fetcher  // of any, whoever names them
 	tokenKeys   *trust.Rotation
 	certificate tls.Certificate
 	pin         []byte // SHA-256 of certificate

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/store/datadir"
 )
 
@@ -30,7 +29,7 @@ func (a *app) inUse(ctx context.Context, err error, dir string) error {
 		if _, err := os.Lstat(filepath.Join(dir, socketName)); err != nil {
 			continue
 		}
-		var s control.Status // the hub's has some of its members
+		var s reachableNode
 		if n := newNode(dir, "node"); n.get(ctx, "/api/v1/status", &s) == nil {
 			lines = append(lines, running(dir, &s))
 		}
@@ -41,8 +40,17 @@ func (a *app) inUse(ctx context.Context, err error, dir string) error {
 	return fmt.Errorf("%w\n%s", err, strings.Join(lines, "\n"))
 }
 
+// reachableNode is what the status of a device and that of a hub have in common, of what
+// says how to reach it.
+type reachableNode struct {
+	Kind  string `json:"kind"`
+	Name  string `json:"name"`
+	Edge  string `json:"edge"`
+	Admin string `json:"admin"`
+}
+
 // running says in one line what runs in dir.
-func running(dir string, s *control.Status) string {
+func running(dir string, s *reachableNode) string {
 	if s.Kind != "device" {
 		return fmt.Sprintf("a hub runs in %s; see: chordwheel status --dir %s", dir, dir)
 	}

@@ -96,6 +96,13 @@ var layout = []row{
 		why: "the one place that goes where strangers point must be small enough to be read whole",
 	},
 	{
+		packages: []string{"did/shelf"},
+		ours:     []string{"chain", "did"},
+		others:   []string{},
+		direct:   []string{libp2p, multi, bbolt}, deep: []string{bbolt},
+		why: "it serves files to everybody: what it can reach must be seen at a glance",
+	},
+	{
 		packages: []string{"store/spool"},
 		ours:     []string{"store/internal/crash"}, // names of steps, for tests
 		others:   []string{sys},

@@ -223,6 +223,9 @@ func (v *verification) auditor() (*audit.Auditor, error) {
 	if v.offline {
 		documents = nobody{}
 	}
+	if dir, err := v.ownDir(); err == nil {
+		documents = identitiesIn(dir).shelf.Before(documents)
+	}
 	auditor := &audit.Auditor{Origin: v.origin, Resolve: func(ctx context.Context, name string) ([]ed25519.PublicKey, error) {
 		r, err := did.Resolve(ctx, documents, name, did.Want{}, time.Now())
 		return r.Keys(did.Assertion), err

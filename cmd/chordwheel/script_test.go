@@ -25,7 +25,7 @@ import (
 //	code N PROGRAM ARGS...    the program must end with exit code N
 //	start NAME PROGRAM ARGS   run in the background until the ready line, which
 //	                          sets $edge, $key, $admin and $hub where it names them
-//	stop NAME, kill NAME      SIGTERM, which must end it with code 0, or SIGKILL
+//	end NAME, crash NAME      SIGTERM, which must end it with code 0, or SIGKILL
 //	taken                     sets $taken to an address that is in use
 //	until PATTERN PROGRAM ARGS...   run it again and again until its output matches
 //	flip FROM TO              copy a text with one letter in its middle changed
@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": cmdCode, "start": cmdStart, "stop": cmdStop, "kill": cmdKill, "taken": cmdTaken, "until": cmdUntil, "flip": cmdFlip,
+			"code": cmdCode, "start": cmdStart, "end": cmdEnd, "crash": cmdCrash, "taken": cmdTaken, "until": cmdUntil, "flip": cmdFlip,
 		},
 	})
 }
@@ -152,7 +152,7 @@ func setReady(ts *testscript.TestScript, ready readyLine) {
 	}
 }
 
-func cmdStop(ts *testscript.TestScript, neg bool, args []string) {
+func cmdEnd(ts *testscript.TestScript, neg bool, args []string) {
 	b := named(ts, args)
 	ts.Check(b.cmd.Process.Signal(syscall.SIGTERM))
 	b.done = true
@@ -168,7 +168,7 @@ func cmdStop(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func cmdKill(ts *testscript.TestScript, _ bool, args []string) {
+func cmdCrash(ts *testscript.TestScript, _ bool, args []string) {
 	b := named(ts, args)
 	ts.Check(b.cmd.Process.Kill())
 	b.done = true
@@ -177,7 +177,7 @@ func cmdKill(ts *testscript.TestScript, _ bool, args []string) {
 
 func named(ts *testscript.TestScript, args []string) *background {
 	if len(args) != 1 {
-		ts.Fatalf("usage: stop NAME or kill NAME")
+		ts.Fatalf("usage: end NAME or kill NAME")
 	}
 	b := ts.Value(backgroundKey{}).(map[string]*background)[args[0]]
 	if b == nil || b.done {

@@ -33,7 +33,8 @@ func (h *hub) openServices(key chain.Key) (err error) {
 	if h.certificate, h.pin, err = authority.Certificate(h.dir, time.Now()); err != nil {
 		return err
 	}
-	h.documents = fetch.New(fetch.Options{})
+	h.shelf = identitiesIn(h.options.dir).shelf
+	h.documents = h.shelf.Before(fetch.New(fetch.Options{}))
 	resolve := func(ctx context.Context, name string) ([]ed25519.PublicKey, error) {
 		r, err := did.Resolve(ctx, h.documents, name, did.Want{}, time.Now())
 		return r.Keys(did.Assertion), err
@@ -77,7 +78,12 @@ func (h *hub) services() (*http.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := httpServer(authority.NewMux(slices.Concat(h.audit.Routes(), agents.Routes(), tokens.Routes())...), h.log)
+	mux := authority.NewMux(slices.Concat(h.audit.Routes(), agents.Routes(), tokens.Routes())...)
+	s := httpServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !h.shelf.Serve(w, r) {
+			mux.ServeHTTP(w, r)
+		}
+	}), h.log)
 	s.ReadTimeout, s.WriteTimeout = 30*time.Second, 30*time.Second
 	s.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{h.certificate}}
 	return s, nil

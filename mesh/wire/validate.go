@@ -133,6 +133,9 @@ func (h *Hello) Validate() error {
 		c.size("head", len(held.Head), 0, maxHead)
 	}
 	c.addresses(h.Addresses)
+	if h.DID != "" {
+		c.word("DID", h.DID, 512)
+	}
 	return c.err
 }
 

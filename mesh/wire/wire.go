@@ -26,6 +26,7 @@ type Hello struct {
 	BootID       string             `cbor:"boot_id"`
 	Metered      bool               `cbor:"metered,omitempty"`
 	Addresses    []string           `cbor:"addresses,omitempty"` // where other devices may dial it
+	DID          string             `cbor:"did,omitempty"`       // what it signs receipts as, if that is not its did:key; a claim
 }
 
 // Redeem is the part of an invitation that proves the right to enrol.

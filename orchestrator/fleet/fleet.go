@@ -42,6 +42,7 @@ type Device struct {
 	Network   string             `cbor:"network,omitempty"`   // the /24 or /48 that it was last heard from
 	Seen      chain.Instant      `cbor:"seen"`                // its last word
 	Boots     []Boot             `cbor:"boots,omitempty"`
+	DID       string             `cbor:"did,omitempty"` // what it says that it signs receipts as, beside its did:key
 
 	ability *ability // set by Put
 }
@@ -129,6 +130,7 @@ var (
 type Fleet struct {
 	devices   map[chain.PeerID]*Device
 	holders   map[chain.DeviceID]*Device
+	names     map[string]chain.PeerID // by DID: who said first that it is his
 	members   map[chain.ScopeID][]*Device // of a scope, by peer ID; revoked and expired ones too
 	abilities map[[16]byte]*ability       // what devices can do, once for all that can do the same
 	conflicts map[chain.PeerID]Conflict
@@ -138,7 +140,7 @@ type Fleet struct {
 
 // New gives an empty fleet.
 func New() *Fleet {
-	return &Fleet{devices: map[chain.PeerID]*Device{}, holders: map[chain.DeviceID]*Device{}, members: map[chain.ScopeID][]*Device{},
+	return &Fleet{devices: map[chain.PeerID]*Device{}, holders: map[chain.DeviceID]*Device{}, names: map[string]chain.PeerID{}, members: map[chain.ScopeID][]*Device{},
 		abilities: map[[16]byte]*ability{}, conflicts: map[chain.PeerID]Conflict{}, runs: map[chain.PeerID][2]uint64{}}
 }
 
@@ -219,6 +221,7 @@ func (f *Fleet) Put(d *Device) {
 	if old != nil {
 		f.leave(old, d.Scopes)
 	}
+	f.called(old, d)
 	// A list of its own: the one that came in may stand in a welcome that is on its way.
 	scopes := make([]chain.ScopeID, len(d.Scopes))
 	for i, scope := range d.Scopes {
@@ -226,6 +229,24 @@ func (f *Fleet) Put(d *Device) {
 	}
 	d.Scopes = scopes
 }
+
+// called notes the DID that a device goes by. It is a claim, which signatures bear out or
+// not: of two who say the same the first is believed, until he says otherwise or is revoked.
+func (f *Fleet) called(old, d *Device) {
+	if old != nil && old.DID != d.DID && f.names[old.DID] == d.Peer {
+		delete(f.names, old.DID)
+	}
+	if d.DID == "" {
+		return
+	}
+	first := f.devices[f.names[d.DID]]
+	if first == nil || first.Revoked != 0 || first.DID != d.DID {
+		f.names[d.DID] = d.Peer
+	}
+}
+
+// Named gives the device that says that it signs as a DID, or nil.
+func (f *Fleet) Named(did string) *Device { return f.devices[f.names[did]] }
 
 // leave takes a device out of the scopes that it is no member of any more.
 func (f *Fleet) leave(old *Device, now []chain.ScopeID) {

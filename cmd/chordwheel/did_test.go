@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chordwheel/chordwheel/did"
+)
+
+// A device that goes by a did:webvh signs its receipts as that. The hub, which serves the
+// log, takes them in, and whoever has the log verifies them; once the name has ended
+// they verify no more.
+func TestReceiptsAreSignedAsAName(t *testing.T) {
+	dir := t.TempDir()
+	hub, device := filepath.Join(dir, "hub"), filepath.Join(dir, "a")
+	p := start(t, "up", "--dir", dir)
+	p.stop()
+	show := func(args ...string) (s shown) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(good(t, append([]string{"did"}, args...)...)), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	key := show("show", "--dir", device, "--json").Key
+	made := show("create", "hub.example/devices/a", "--dir", hub, "--key", key, "--json")
+	if other := show("create", "hub.example", "--dir", hub, "--json"); other.DID == made.DID || show("show", "--dir", hub, "--json").DID != other.DID {
+		t.Errorf("the hub's own name: %+v", other)
+	}
+	if info, err := os.Stat(made.Keys); err != nil || info.Mode().Perm() != 0o600 || filepath.Dir(made.Keys) != hub {
+		t.Errorf("the keys of the log: %v, %v", info, err)
+	}
+	if _, errs, code := command(t, "did", "use", show("show", "--dir", hub, "--json").DID, filepath.Join(hub, "did", "hub.example", ".well-known", did.LogFile), "--dir", device); code != 1 || !strings.Contains(errs, "does not list the key") {
+		t.Errorf("a name that lists another key: %d %s", code, errs)
+	}
+	if used := show("use", made.DID, made.Log, "--dir", device, "--json"); used.DID != made.DID {
+		t.Errorf("%+v", used)
+	}
+
+	p = start(t, "up", "--dir", dir)
+	client := &http.Client{Transport: pinned(t, pinOf(t, p.ready.Hub.Authority)).base, Timeout: patience}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.ready.Hub.Authority+"/devices/a/did.jsonl", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "hub.example"
+	a, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, err := io.ReadAll(a.Body)
+	a.Body.Close()
+	kept, err2 := os.ReadFile(made.Log)
+	if err != nil || err2 != nil || a.StatusCode != 200 || string(served) != string(kept) {
+		t.Errorf("the hub serves %d %q, %v; kept is %q, %v", a.StatusCode, served, err, kept, err2)
+	}
+
+	if status, text, _ := ask(t, p.ready.Devices[0]); status != 200 {
+		t.Fatal(status, text)
+	}
+	verified(t, device, 1)
+	all, _ := findings(t, "--dir", device)
+	if all[0].Signer != made.DID {
+		t.Errorf("signed as %s, want %s", all[0].Signer, made.DID)
+	}
+	ended := show("deactivate", made.DID, "--yes", "--dir", hub, "--json")
+	if !ended.Ended {
+		t.Errorf("%+v", ended)
+	}
+	if status, text, _ := ask(t, p.ready.Devices[0]); status != 200 {
+		t.Fatal(status, text)
+	}
+	until(t, "the receipt under a name that ended is set aside", func() bool { return fares(t, device).Rejected == 1 })
+}

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/did"
+	"github.com/chordwheel/chordwheel/store/datadir"
+)
+
+// updateKeys are the seeds of the keys that sign a log's entries, the oldest first: the last
+// one is what the newest entry commits to. After a crash the one before may be.
+type updateKeys struct {
+	DID   string   `json:"did"`
+	Seeds [][]byte `json:"seeds"`
+}
+
+// keptSeeds is how many are kept: those of the last entry and the next, and those of changes that a
+// crash cut off.
+const keptSeeds = 16
+
+// keysFile is where the keys of a DID lie unless --keys says otherwise.
+func (d *didCommand) keysFile(i identities, name string) string {
+	if d.keys != "" {
+		return d.keys
+	}
+	scid, _, _ := strings.Cut(strings.TrimPrefix(name, "did:webvh:"), ":")
+	return filepath.Join(i.dir, scid+didKeysExt)
+}
+
+func readUpdateKeys(file string) (k updateKeys, err error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return k, fmt.Errorf("the keys of the log are not in %s: name their file with --keys", file)
+	}
+	if err != nil {
+		return k, err
+	}
+	if json.Unmarshal(b, &k) != nil || len(k.Seeds) == 0 {
+		return k, fmt.Errorf("%s holds no keys of a DID's log", file)
+	}
+	for _, seed := range k.Seeds {
+		if len(seed) != ed25519.SeedSize {
+			return k, fmt.Errorf("%s holds no keys of a DID's log", file)
+		}
+	}
+	return k, nil
+}
+
+func (k *updateKeys) add() (ed25519.PrivateKey, error) {
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, err
+	}
+	k.Seeds = append(k.Seeds, private.Seed())
+	k.Seeds = k.Seeds[max(0, len(k.Seeds)-keptSeeds):]
+	return private, nil
+}
+
+func (k *updateKeys) write(file string) error {
+	b, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return datadir.WritePrivate(file, append(b, '\n'))
+}
+
+func (d *didCommand) keysFlag(c *cobra.Command) *cobra.Command {
+	c.Flags().StringVar(&d.keys, "keys", "", "`FILE` with the keys that sign the log (default: in the data directory)")
+	return c
+}
+
+// listedKey reads --key: the node's own unless it names another.
+func listedKey(text string, own chain.Key) (ed25519.PublicKey, error) {
+	if text == "" {
+		return own.PeerID().Public()
+	}
+	key, err := chain.ParseDIDKey(text)
+	if err != nil {
+		return nil, usage("--key: %w", err)
+	}
+	return key, nil
+}
+
+func (d *didCommand) create() *cobra.Command {
+	var key string
+	var portable bool
+	c := &cobra.Command{
+		Use: "create HOST[:PORT][/PATH]", Short: "Make a did:webvh at a web address of yours",
+		Long: `Make a did:webvh that lists this node's key, or with --key another's, for receipts and
+for proofs of control. The node goes by it from its next start on, unless --key is
+another's: there, chordwheel did use DID says so. The log has to be served at the
+address that is printed: the hub does so on its authority listener, and chordwheel
+did export writes it for a web server. Other keys sign the log, each committed to one
+entry ahead; keep their file safe, and away from here if you can.`,
+		Example: "  chordwheel did create example.com\n  chordwheel did create example.com/devices/laptop --hub --key did:key:z6Mk…\n  chordwheel did create example.com --keys /media/usb/did-keys",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			i, own, err := d.node()
+			if err != nil {
+				return err
+			}
+			public, err := listedKey(key, own)
+			if err != nil {
+				return err
+			}
+			mine := chain.DIDKey(public) == own.DID()
+			if name, err := i.name(); err != nil || mine && name != "" {
+				return errors.Join(err, fmt.Errorf("this node goes by %s already; chordwheel did deactivate ends it, chordwheel did use %s leaves it", name, own.DID()))
+			}
+			place, err := did.Place(args[0])
+			if err != nil {
+				return usage("%w", err)
+			}
+			var keys updateKeys
+			first, err := keys.add()
+			if err != nil {
+				return err
+			}
+			next, err := keys.add()
+			if err != nil {
+				return err
+			}
+			name, log, err := did.Create(did.New{Place: place, Update: first, Next: []ed25519.PublicKey{next.Public().(ed25519.PublicKey)}, Sign: public, Portable: portable}, time.Now())
+			if err != nil {
+				return err
+			}
+			keys.DID = name
+			file := d.keysFile(i, name)
+			if _, err := os.Lstat(file); err == nil {
+				return fmt.Errorf("%s is there already: it may hold the keys of another DID", file)
+			}
+			if err := keys.write(file); err != nil { // before the log: nobody could change it
+				return err
+			}
+			if err := i.shelf.Put(name, log); err != nil {
+				return err
+			}
+			if mine {
+				if err := datadir.WritePrivate(filepath.Join(i.dir, didName), []byte(name+"\n")); err != nil {
+					return err
+				}
+			}
+			return d.finish(i, own, name, log, file)
+		},
+	}
+	c.Flags().StringVar(&key, "key", "", "`DID` of the key to list, a did:key (default: this node's)")
+	c.Flags().BoolVar(&portable, "portable", false, "let it move to another address later")
+	return d.keysFlag(c)
+}
+
+func (d *didCommand) finish(i identities, own chain.Key, name string, log []byte, file string) error {
+	s, err := i.describe(own, name, log)
+	if err != nil {
+		return err
+	}
+	s.Keys = file
+	return d.print(s)
+}
+
+// change writes one more entry. Args may name the DID; else it is the node's.
+func (d *didCommand) change(args []string, c did.Change) error {
+	i, own, err := d.node()
+	if err != nil {
+		return err
+	}
+	name, log, err := "", []byte(nil), error(nil)
+	if len(args) > 0 {
+		name = args[0]
+		log, err = i.shelf.Get(name)
+	} else {
+		name, log, err = i.own()
+	}
+	if err != nil {
+		return err
+	}
+	file := d.keysFile(i, name)
+	keys, err := readUpdateKeys(file)
+	if err != nil {
+		return err
+	}
+	if err := d.nextSecond(name, log); err != nil {
+		return err
+	}
+	candidates := keys.Seeds
+	if !c.Deactivate {
+		next, err := keys.add()
+		if err != nil {
+			return err
+		}
+		c.Next = []ed25519.PublicKey{next.Public().(ed25519.PublicKey)}
+	}
+	var longer []byte
+	for at := len(candidates) - 1; at >= 0; at-- { // which one was committed to shows
+		c.Update = ed25519.NewKeyFromSeed(candidates[at])
+		if longer, err = did.Update(log, c, c.Update, time.Now()); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := keys.write(file); err != nil { // before the log, which commits to the newest of them
+		return err
+	}
+	if name, err = d.keep(i, name, longer); err != nil {
+		return err
+	}
+	return d.finish(i, own, name, longer, file)
+}
+
+// nextSecond waits until an entry can follow: times in a log count in seconds, and no
+// two entries have the same.
+func (d *didCommand) nextSecond(name string, log []byte) error {
+	r, err := did.Verify(log, nil, name, did.Want{}, time.Now())
+	if err != nil {
+		return err
+	}
+	if wait := time.Until(r.Updated.Add(time.Second)); wait > 0 && wait <= 2*time.Second {
+		time.Sleep(wait)
+	}
+	return nil
+}
+
+// keep puts a log that has grown where it is served: under the name that it has now,
+// and where it was, for those who know the old one.
+func (d *didCommand) keep(i identities, name string, log []byte) (string, error) {
+	r, err := did.Verify(log, nil, name, did.Want{}, time.Now())
+	if err != nil {
+		return name, err
+	}
+	if err := i.shelf.Put(name, log); err != nil {
+		return name, err
+	}
+	if r.DID == name {
+		return name, nil
+	}
+	if err := i.shelf.Put(r.DID, log); err != nil {
+		return name, err
+	}
+	if goesBy, err := i.name(); err != nil || goesBy != name {
+		return r.DID, err
+	}
+	return r.DID, datadir.WritePrivate(filepath.Join(i.dir, didName), []byte(r.DID+"\n"))
+}
+
+func (d *didCommand) rotate() *cobra.Command {
+	return d.keysFlag(&cobra.Command{
+		Use: "rotate [DID]", Short: "Change the keys that sign the log", Args: cobra.MaximumNArgs(1),
+		Long: `Write an entry by the key that the one before committed to, which commits to a new
+one. What the DID stands for stays.`,
+		Example: "  chordwheel did rotate --keys /media/usb/did-keys",
+		RunE:    func(_ *cobra.Command, args []string) error { return d.change(args, did.Change{}) },
+	})
+}
+
+func (d *didCommand) update() *cobra.Command {
+	var key, place string
+	c := &cobra.Command{
+		Use: "update [DID]", Short: "Change the key that a did:webvh lists, or its address", Args: cobra.MaximumNArgs(1),
+		Example: "  chordwheel did update did:webvh:SCID:example.com:devices:laptop --key did:key:z6Mk…\n  chordwheel did update --place other.example",
+		RunE: func(_ *cobra.Command, args []string) error {
+			var c did.Change
+			var err error
+			if key == "" && place == "" {
+				return usage("nothing changes: give --key or --place; chordwheel did rotate changes the keys of the log alone")
+			}
+			if key != "" {
+				if c.Sign, err = listedKey(key, chain.Key{}); err != nil {
+					return err
+				}
+			}
+			if place != "" {
+				if c.Place, err = did.Place(place); err != nil {
+					return usage("%w", err)
+				}
+			}
+			return d.change(args, c)
+		},
+	}
+	c.Flags().StringVar(&key, "key", "", "`DID` of the key to list from now on, a did:key")
+	c.Flags().StringVar(&place, "place", "", "`HOST[:PORT][/PATH]` that a portable DID moves to")
+	return d.keysFlag(c)
+}
+
+func (d *didCommand) deactivate() *cobra.Command {
+	var sure bool
+	c := &cobra.Command{
+		Use: "deactivate [DID]", Short: "End a did:webvh for good", Args: cobra.MaximumNArgs(1),
+		Long: `End a did:webvh: nothing signed as it verifies any more, and no entry can follow. A node
+that goes by it has to be told another name: chordwheel did use.`,
+		Example: "  chordwheel did deactivate --yes",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if !sure {
+				return usage("this cannot be undone, and receipts signed as it verify no more: say --yes")
+			}
+			return d.change(args, did.Change{Deactivate: true})
+		},
+	}
+	c.Flags().BoolVar(&sure, "yes", false, "it cannot be undone")
+	return d.keysFlag(c)
+}
