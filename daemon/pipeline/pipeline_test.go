@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/daemon/pipeline"
 )
 
@@ -87,6 +88,10 @@ func TestFailureRules(t *testing.T) {
 		{
 			name: "everything down but one small model", lines: map[string]line{"llm.t1": says("small")},
 			want: "small", ran: "decompose decompose-t2 direct direct-t3 direct-t2 direct-t1", notes: "supervisor_fallback no_plan direct last_resort",
+		},
+		{
+			name: "a request at fault is not taken to everybody", lines: map[string]line{"direct": {class: chain.CallerError}, "llm.t1": says("T")},
+			ran: "decompose decompose-t2 direct", notes: "supervisor_fallback no_plan direct",
 		},
 		{
 			name: "no model at all", ran: "decompose decompose-t2 direct direct-t3 direct-t2 direct-t1", notes: "supervisor_fallback no_plan direct last_resort",

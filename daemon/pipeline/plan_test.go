@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // shape is a plan in short: each part with its kind, tier and needs, then how
@@ -136,6 +138,47 @@ func FuzzPlan(f *testing.F) {
 		}
 		if len(done) != len(p.parts) {
 			t.Errorf("%d of %d parts run", len(done), len(p.parts))
+		}
+	})
+}
+
+// Any graph: it is followed if, and only if, somebody could follow it.
+func TestPlansOfAnyShape(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(0, 5).Draw(rt, "subtasks")
+		ids, needs := make([]int, n), make([][]int, n)
+		good := n > 0 && n <= maxSubtasks
+		var parts []string
+		for i := range n {
+			ids[i] = rapid.SampledFrom([]int{i, i, i, i, 0}).Draw(rt, "id")
+			needs[i] = rapid.SliceOfN(rapid.IntRange(0, 5), 0, 3).Draw(rt, "needs")
+			parts = append(parts, fmt.Sprintf(`{"id":%d,"prompt":"p","depends_on":%s}`, ids[i], strings.ReplaceAll(fmt.Sprint(needs[i]), " ", ",")))
+		}
+		reach := map[[2]int]bool{} // what needs what, also through others
+		for i := range n {
+			for _, j := range needs[i] {
+				good = good && j < n
+				reach[[2]int{i, j}] = true
+			}
+			for j := range i {
+				good = good && ids[i] != ids[j]
+			}
+		}
+		for k := range n {
+			for i := range n {
+				for j := range n {
+					if reach[[2]int{i, k}] && reach[[2]int{k, j}] {
+						reach[[2]int{i, j}] = true
+					}
+				}
+			}
+		}
+		for i := range n {
+			good = good && !reach[[2]int{i, i}]
+		}
+		p, err := parsePlan(`{"subtasks":[` + strings.Join(parts, ",") + `]}`)
+		if (err == nil) != good {
+			rt.Fatalf("%v: %s, %v, want followed %v", parts, shape(p), err, good)
 		}
 	})
 }

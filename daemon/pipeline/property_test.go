@@ -76,7 +76,7 @@ func TestAnswersAreNeverEmpty(t *testing.T) {
 				}
 				seen[task.Name] = true
 			}
-			if l, ok := lines["direct-t1"]; ok && errors.Is(h.err, pipeline.ErrNoModels) && l.class == "" && l.after == 0 && strings.TrimSpace(l.text) != "" {
+			if l, ok := lines["direct-t1"]; ok && h.res.Last != chain.CallerError && errors.Is(h.err, pipeline.ErrNoModels) && l.class == "" && l.after == 0 && strings.TrimSpace(l.text) != "" {
 				rt.Errorf("a T1 answers at once, and was not asked: ran %s", m.names())
 			}
 		})

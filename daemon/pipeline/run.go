@@ -110,7 +110,8 @@ func (r *run) answer(ctx context.Context, staged bool) error {
 }
 
 // direct is one walk with the request as the caller made it. If no model of
-// llm.chat answers it, any other may.
+// llm.chat answers it, any other may; but not where the fault is the request's, or
+// a filter's no, which the owner's rules let stand.
 func (r *run) direct(ctx context.Context) error {
 	if r.staged() {
 		r.note(NoteDirect)
@@ -131,7 +132,7 @@ func (r *run) direct(ctx context.Context) error {
 		if out.Class == chain.OK {
 			return r.sink.give(out.Text)
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || out.Class == chain.CallerError || out.Class == chain.Filtered {
 			break
 		}
 	}
