@@ -77,6 +77,7 @@ func TestAPeersTokenIsJudgedBeforeThePayload(t *testing.T) {
 					if err != nil || trailer.Class != chain.OK {
 						t.Fatalf("%s: %+v %v", mode, trailer, err)
 					}
+					synctest.Wait() // what is refreshed behind it has its say in the log
 					verdict := map[bool]string{true: "allow", false: "deny"}[c.want == ""]
 					if !strings.Contains(r.log.String(), "gate_decision="+verdict) {
 						t.Errorf("the log has no verdict %s", verdict)
