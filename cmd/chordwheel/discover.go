@@ -7,6 +7,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/daemon/adapter/openai"
+	"github.com/chordwheel/chordwheel/daemon/pipeline"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -22,6 +23,11 @@ const (
 	discoverWait   = 400 * time.Millisecond // a server on this machine answers at once, or is not there
 	modelsOfServer = 32
 )
+
+// tiers are the primitives of the pipeline. A model server that was found serves all
+// of them: its owner has none for each. The small model inside serves none, for it
+// cannot plan, judge or rewrite.
+var tiers = []chain.Primitive{pipeline.T1, pipeline.T2, pipeline.T3}
 
 // discover asks the usual ports of this machine for model lists. What answers is
 // offered as local options. No completion is ever asked for.
@@ -39,7 +45,7 @@ func discover(ctx context.Context) []wire.LocalOption {
 				return // nobody there, or something else
 			}
 			for _, m := range models[:min(len(models), modelsOfServer)] {
-				found[i] = append(found[i], wire.LocalOption{Primitives: []chain.Primitive{chain.LLMChat}, Option: chain.Option{
+				found[i] = append(found[i], wire.LocalOption{Primitives: append([]chain.Primitive{chain.LLMChat}, tiers...), Option: chain.Option{
 					ID: chain.OptionID("local/" + s.name + "/" + m), Kind: chain.Local, Adapter: "openai", Model: m, Endpoint: s.endpoint, Domain: s.name,
 					Cost: chain.Cost{Latency: 5000, Reliability: chain.PPMOf(0.95), Quality: chain.PPMOf(0.4)},
 				}})

@@ -76,7 +76,7 @@ func openHub(o hubOptions) (h *hub, err error) {
 			err = errors.Join(err, opening.release())
 		}
 	}()
-	declared := catalog.Builtin()
+	declared := catalog.Builtin(tiers...)
 	if o.config.Catalog != "" {
 		if declared, h.content, err = readCatalog(o.config.Catalog); err != nil {
 			return nil, usage("%w", err)
