@@ -122,6 +122,38 @@ func TestAHardQuestionOverThreeDevices(t *testing.T) {
 		t.Fatalf("%d %q, ran on %v: %+v", status, text, on, jobs)
 	}
 
+	// One worker is silent: a second copy of its part runs on the other, and wins.
+	var slow sync.Mutex
+	held := false
+	for _, name := range []string{"b", "c"} {
+		m.model[name].Script(func(x *providertest.Exchange) {
+			slow.Lock()
+			first := !held
+			held = true
+			slow.Unlock()
+			if first {
+				<-x.Gone()
+				return
+			}
+			says(name)(x)
+		})
+	}
+	status, text, jobs = m.chat()
+	var winner, loser *job.Record
+	for i := range jobs {
+		switch r := &jobs[i]; {
+		case r.Hedge == job.Winner:
+			winner = r
+		case r.Hedge == job.Loser:
+			loser = r
+		}
+	}
+	if status != http.StatusOK || winner == nil || loser == nil || winner.Rung == 0 || winner.CopyOf != loser.ID || loser.State != job.Superseded || loser.Device == winner.Device || !jobs[0].AtLeast {
+		t.Errorf("no hedge won: %d %q %+v", status, text, jobs)
+	} else if shown := good(t, "jobs", "show", jobs[0].ID, "--dir", filepath.Join(m.dir, "a")); !strings.Contains(shown, "superseded (loser)") || !strings.Contains(shown, "done (winner)") || !strings.Contains(shown, "cost         at least ") {
+		t.Errorf("%s", shown)
+	}
+
 	// Both workers are asked and say nothing; the first that was asked dies, the other goes on.
 	asked, released, once := make(chan string, 16), make(chan struct{}), sync.Once{}
 	for _, name := range []string{"b", "c"} {
