@@ -93,6 +93,7 @@ type Config struct {
 
 	Pipeline pipeline.Settings // what becomes of hard questions; the zero value is off
 	Jobs     jobs.Keeper       // keeps the records of jobs; nil: they end with the process
+	Provided jobs.Keeper       // keeps who may work over HTTP; nil: they end with the process
 
 	// Connect makes the node of a joined device and starts it. The daemon
 	// closes it.
@@ -121,6 +122,7 @@ type Daemon struct {
 	apps     *apps.Book
 	purse    *purse.Purse
 	jobs     *jobs.Table
+	board    *jobs.Board
 	pipeline *pipeline.Pipeline // nil: off
 	pool     *wave.Pool
 	stopJobs context.CancelFunc // ends the keeping of jobs; nil before Start

@@ -18,6 +18,10 @@ const lastCopies = 2 * time.Second
 // openPipeline makes the table of jobs, and the pipeline where its owner wants one.
 func (d *Daemon) openPipeline() error {
 	d.jobs, d.pool = jobs.NewTable(d.cfg.Jobs), wave.NewPool()
+	d.board = jobs.NewBoard(d.jobs, d.cfg.Provided)
+	if err := d.board.Load(); err != nil {
+		d.cfg.Log.Warn("providers of the last run have to register again", "error", err)
+	}
 	if !d.cfg.Pipeline.Enabled {
 		return nil
 	}

@@ -42,7 +42,7 @@ func (d *Daemon) offers(w *edge.Work) []wave.Offer {
 			continue
 		case o.Kind == chain.Peer:
 			if submits && !c.Rules().NoPeers {
-				all = append(all, d.peerOffers(slot, o, now)...)
+				all = append(append(all, d.peerOffers(slot, o, now)...), d.providerOffer(slot, o, now)...)
 			}
 			continue
 		}

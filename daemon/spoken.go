@@ -46,6 +46,8 @@ type spokenWords struct {
 	Role      string  `json:"role,omitempty"`
 	Content   *string `json:"content,omitempty"`
 	Reasoning string  `json:"reasoning_content,omitempty"`
+
+	ToolCalls json.RawMessage `json:"tool_calls,omitempty"`
 }
 
 type spokenUsage struct {

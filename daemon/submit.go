@@ -75,7 +75,10 @@ func (r *run) bind(o *chain.Option, except func(chain.PeerID) bool) (chain.PeerI
 		return "", false
 	}
 	p, ok := d.peers.Bind(bind.Ask{Scope: r.chain.Slot().Scope, Primitive: r.chain.Slot().Primitive, Slot: o}, except, time.Now())
-	return p, ok && r.prepare()
+	if ok && r.prepare() {
+		return p, true
+	}
+	return r.bindProviders(o, except)
 }
 
 // prepare makes what all attempts at peers share, and reports whether the

@@ -16,6 +16,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/apps"
 	"github.com/chordwheel/chordwheel/daemon/bind"
 	"github.com/chordwheel/chordwheel/daemon/edge"
+	jobs "github.com/chordwheel/chordwheel/daemon/job"
 	"github.com/chordwheel/chordwheel/daemon/selection"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
@@ -301,7 +302,10 @@ func (d *Daemon) runs(o *chain.Option) bool {
 // option names. Before anything leaves, the gate is asked.
 func (r *run) Run(ctx context.Context, a walk.Attempt, emit func(walk.Chunk) error) walk.Outcome {
 	agent, capability := selection.AgentOf(&a.Option, r.daemon.did), r.capability
-	if a.Option.Kind == chain.Peer { // which is registered for what it executes
+	switch {
+	case a.Peer == jobs.Peer: // this device vouches for its providers
+		agent = r.daemon.did
+	case a.Option.Kind == chain.Peer: // which is registered for what it executes
 		agent, capability = a.Peer.DID(), ""
 	}
 	if capability == "" {
@@ -311,6 +315,9 @@ func (r *run) Run(ctx context.Context, a walk.Attempt, emit func(walk.Chunk) err
 	r.account.tried(agent, &cleared)
 	if cleared.denied != nil {
 		return r.deny(cleared.denied)
+	}
+	if a.Peer == jobs.Peer {
+		return r.runAtProviders(ctx, a, emit)
 	}
 	r.sub.tried(&a)
 	if a.Option.Kind == chain.Peer {
@@ -347,6 +354,9 @@ func (d *Daemon) attempt(ctx context.Context, request *adapter.Request, a walk.A
 
 // measured hands an attempt to the reports and wakes the visitor for a failure.
 func (d *Daemon) measured(c *chain.Chain, m walk.Measurement, sampling chain.PPM) {
+	if m.Peer == jobs.Peer { // it is no peer, and its name never travels
+		m.Peer = ""
+	}
 	d.observed(c, m)
 	before := d.reports.News()
 	d.reports.Observe(c.Slot(), m, sampling)

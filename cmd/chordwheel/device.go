@@ -209,7 +209,7 @@ func openDevice(o deviceOptions) (d *device, err error) {
 		Locals: locals, Defaults: chain.Limits{FirstOutput: chain.MillisOf(o.config.FirstOutput), Idle: chain.MillisOf(time.Minute), Total: chain.MillisOf(o.config.Total)},
 		Sharing: policy, Sensors: newSensors(o.config.Metered),
 		Spool: d.spool, Ledger: d.ledger, Backpressure: o.config.Backpressure == "on",
-		Selection: choosing, Gating: gating, Pipeline: stages, Jobs: d.db.Bucket("jobs"),
+		Selection: choosing, Gating: gating, Pipeline: stages, Jobs: d.db.Bucket("jobs"), Provided: d.db.Bucket("providers"),
 		Connect: connector(key, o), Log: o.log, Random: newRandom(),
 	})
 	if err != nil {
@@ -222,7 +222,7 @@ func openDevice(o deviceOptions) (d *device, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.edge, err = edge.New(edge.Config{Desk: desk, Apps: d.Daemon.Applications(), Worker: d.Daemon, Key: d.key, NextKey: o.config.NextKey, Hosts: o.config.Hosts, Origins: o.config.Origins,
+	d.edge, err = edge.New(edge.Config{Desk: desk, Jobs: d.Daemon.Providers(), Apps: d.Daemon.Applications(), Worker: d.Daemon, Key: d.key, NextKey: o.config.NextKey, Hosts: o.config.Hosts, Origins: o.config.Origins,
 		ListAgents: o.config.ListAgents, Log: o.log})
 	return d, err
 }

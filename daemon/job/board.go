@@ -65,6 +65,7 @@ type Work struct {
 	Root        string // the job that it is a part of; "" for none
 	RequestID   string
 	Transaction string
+	RequestHash string         // of a request that is no part of another
 	Option      chain.OptionID // the slot
 	Scope       chain.ScopeID
 	Primitive   chain.Primitive
@@ -267,7 +268,7 @@ func (r *running) end(state State, reason string, err error) error {
 
 // post puts w on the board and tells who could take it.
 func (b *Board) post(w *Work) (*offer, error) {
-	record := Record{Root: w.Root, RequestID: w.RequestID, Transaction: w.Transaction, Role: Provided, Primitive: w.Primitive, Option: w.Option}
+	record := Record{Root: w.Root, RequestID: w.RequestID, Transaction: w.Transaction, RequestHash: w.RequestHash, Role: Provided, Primitive: w.Primitive, Option: w.Option}
 	id, err := b.table.Open(record)
 	if err != nil && w.Root != "" { // its request has ended, or is full
 		record.Root = ""
