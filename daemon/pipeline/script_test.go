@@ -61,7 +61,12 @@ func (m *models) Do(ctx context.Context, tasks []wave.Task) []wave.Outcome {
 	outs := make([]wave.Outcome, len(tasks))
 	var all sync.WaitGroup
 	for i := range tasks {
-		all.Go(func() { outs[i] = m.answer(ctx, &tasks[i]) })
+		all.Go(func() {
+			outs[i] = m.answer(ctx, &tasks[i])
+			if tasks[i].Ended != nil {
+				tasks[i].Ended(outs[i])
+			}
+		})
 	}
 	all.Wait()
 	return outs

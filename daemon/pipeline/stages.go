@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -76,12 +77,25 @@ func (r *run) work(ctx context.Context, p plan) ([]string, error) {
 }
 
 // wave runs the parts of one wave side by side and puts what comes of them into
-// results.
+// results. Each is told of when it ends.
 func (r *run) wave(ctx context.Context, p plan, number int, level []int, results []string) {
 	tasks := make([]wave.Task, len(level))
+	told := make([]bool, len(level))
+	var mu sync.Mutex
+	tell := func(n int, out wave.Outcome) {
+		mu.Lock()
+		defer mu.Unlock()
+		if told[n] {
+			return
+		}
+		told[n] = true
+		r.partsDone++
+		r.tell(Progress{Stage: job.Subtask, State: ended(sound(out)), Task: tasks[n].Name, Wave: number})
+	}
 	for n, i := range level {
 		tasks[n] = r.subtask(p, i, number, results)
 		tasks[n].Budget = remaining(ctx)
+		tasks[n].Ended = func(out wave.Outcome) { tell(n, out) }
 		r.tell(Progress{Stage: job.Subtask, State: job.Running, Task: tasks[n].Name, Wave: number})
 	}
 	outs := r.do.Do(ctx, tasks)
@@ -90,9 +104,8 @@ func (r *run) wave(ctx context.Context, p plan, number int, level []int, results
 		if n < len(outs) {
 			out = sound(outs[n])
 		}
+		tell(n, out) // of those that did not even begin
 		results[i], r.res.Last = out.Text, out.Class
-		r.partsDone++
-		r.tell(Progress{Stage: job.Subtask, State: ended(out), Task: tasks[n].Name, Wave: number})
 	}
 }
 

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -145,6 +146,33 @@ func TestProgressTellsOfStagesAndWaves(t *testing.T) {
 		h.progress[len(h.progress)-1].Iteration = nil
 		if !slices.Equal(h.progress, want) {
 			t.Errorf("progress:\n%+v\nwant\n%+v", h.progress, want)
+		}
+	})
+}
+
+// A wave may take minutes: each part is told of when it ends.
+func TestProgressOfAWave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := pipeline.New(settings())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := script(t, map[string]line{
+			"decompose": says(plan("supervisor", "a 1", "b 1", "c 1")), "synthesise": says("S"),
+			"s1": {text: "x", after: 3 * time.Second}, "s2": {text: "x", after: time.Second}, "s3": {text: "x", after: 2 * time.Second},
+		})
+		began := time.Now()
+		var got []string
+		out := pipeline.Output{Text: func(string) error { return nil }, Progress: func(p pipeline.Progress) {
+			if p.Stage == job.Subtask && p.State == job.Done {
+				got = append(got, fmt.Sprintf("%s %d/%d %s", p.Task, p.Done, p.Tasks, time.Since(began)))
+			}
+		}}
+		if _, err := p.Run(t.Context(), m, pipeline.Request{Body: []byte(question)}, pipeline.Decision{Staged: true}, out); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"s2 1/3 1s", "s3 2/3 2s", "s1 3/3 3s"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
 		}
 	})
 }

@@ -39,6 +39,10 @@ type Task struct {
 	// piece, from one goroutine at a time. The first copy that delivers owns the
 	// stream: the others are superseded at once, and the task gets no further one.
 	Deliver func(text string) error
+
+	// Ended, where set, is called once the outcome of a task that began stands, before
+	// Do returns and from any goroutine.
+	Ended func(Outcome)
 }
 
 // Copy is one run of a task.

@@ -65,6 +65,9 @@ func (w *Waves) Do(ctx context.Context, tasks []Task) []Outcome {
 		all.Go(func() {
 			defer func() { <-room }()
 			outcomes[i] = r.follow()
+			if tasks[i].Ended != nil {
+				tasks[i].Ended(outcomes[i])
+			}
 		})
 	}
 	all.Wait()
