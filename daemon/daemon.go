@@ -163,7 +163,6 @@ type counts struct {
 	total, failed, protests, extended, attempts, probes atomic.Uint64
 	unproven                                            atomic.Uint64 // answers of peers whose statement did not hold
 	inFlight                                            atomic.Int64
-	hedges, hedgesWon                                   atomic.Uint64 // of the pipeline's jobs
 }
 
 // New makes a daemon from cfg. It reads what joining gave from cfg.State and

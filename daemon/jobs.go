@@ -80,9 +80,10 @@ func (r *receipts) interrupted(j *jobs.Record) {
 
 // pipelineStatus says what became of hard questions.
 func (d *Daemon) pipelineStatus() control.Pipeline {
-	n := d.jobs.Counts()
+	n, waves := d.jobs.Counts(), d.pool.Totals()
 	p := control.Pipeline{Enabled: d.pipeline != nil, Pending: n.Pending, Running: n.Running, Done: n.Done, Failed: n.Failed, Superseded: n.Superseded,
-		Cancelled: n.Cancelled, Refused: n.Refused, Hedges: d.counts.hedges.Load(), HedgesWon: d.counts.hedgesWon.Load()}
+		Cancelled: n.Cancelled, Refused: n.Refused,
+		Hedges: waves.Hedges, HedgesWon: waves.Won, HedgesPoor: waves.Poor, HedgesNowhere: waves.Nowhere, Stuck: waves.Stuck}
 	if d.pipeline != nil {
 		p.Unscored = d.pipeline.Unscored()
 	}

@@ -150,9 +150,6 @@ func (p *piped) Run(ctx context.Context, c wave.Copy, begun func(string), accept
 	if w.Budget.Duration <= 0 {
 		w.Budget.Duration = max(time.Millisecond, time.Until(p.until))
 	}
-	if c.Rung > 0 {
-		d.counts.hedges.Add(1)
-	}
 	id := p.openPart(&c)
 	begun(id)
 	s := &subjob{id: id, copy: &c, self: d.did, deliver: t.Deliver}
@@ -222,9 +219,6 @@ func (p *piped) ended(id string, c *wave.Copy, o *wave.Outcome, a *account, r *w
 // Settle implements [wave.Runner].
 func (p *piped) Settle(id string, state jobs.State, hedge jobs.Hedge) {
 	p.daemon.noted(p.daemon.jobs.Settle(id, state, hedge))
-	if r, ok := p.daemon.jobs.Get(id); ok && r.Rung > 0 && hedge == jobs.Winner {
-		p.daemon.counts.hedgesWon.Add(1)
-	}
 }
 
 // nameOf gives the name of a peer, "" for this device.

@@ -9,17 +9,20 @@ import (
 
 // Pipeline is what became of hard questions, since the start.
 type Pipeline struct {
-	Enabled    bool             `json:"enabled"`
-	Pending    int              `json:"pending"` // jobs, now
-	Running    int              `json:"running"`
-	Done       uint64           `json:"done"`
-	Failed     uint64           `json:"failed"`
-	Superseded uint64           `json:"superseded"`
-	Cancelled  uint64           `json:"cancelled"`
-	Refused    uint64           `json:"refused"` // results and the like that a job's state did not allow
-	Hedges     uint64           `json:"hedges"`  // second copies of slow jobs
-	HedgesWon  uint64           `json:"hedges_won"`
-	Unscored   map[string]int64 `json:"unscored,omitempty"` // by model: scores that could not be read, and count as 1.0
+	Enabled       bool             `json:"enabled"`
+	Pending       int              `json:"pending"` // jobs, now
+	Running       int              `json:"running"`
+	Done          uint64           `json:"done"`
+	Failed        uint64           `json:"failed"`
+	Superseded    uint64           `json:"superseded"`
+	Cancelled     uint64           `json:"cancelled"`
+	Refused       uint64           `json:"refused"` // results and the like that a job's state did not allow
+	Hedges        uint64           `json:"hedges"`  // second copies of slow jobs
+	HedgesWon     uint64           `json:"hedges_won"`
+	HedgesPoor    uint64           `json:"hedges_over_budget"` // slow jobs without one: the budget was spent
+	HedgesNowhere uint64           `json:"hedges_nowhere"`     // slow jobs without one: nobody else was there, or all were slow
+	Stuck         uint64           `json:"stuck"`              // copies that did not end when they were cancelled
+	Unscored      map[string]int64 `json:"unscored,omitempty"` // by model: scores that could not be read, and count as 1.0
 }
 
 // Bounds of a list of jobs.

@@ -93,6 +93,9 @@ func (e *exposition) pipeline(p *Pipeline) {
 	e.count("chordwheel_jobs_refused_total", "Results and the like that a job's state did not allow.", p.Refused)
 	e.count("chordwheel_hedges_total", "Second copies of slow jobs.", p.Hedges)
 	e.count("chordwheel_hedges_won_total", "Second copies that were faster.", p.HedgesWon)
+	e.metric("chordwheel_hedges_refused_total", "counter", "Slow jobs that got no second copy.",
+		sample{float64(p.HedgesPoor), []string{"reason", "budget"}}, sample{float64(p.HedgesNowhere), []string{"reason", "nowhere"}})
+	e.count("chordwheel_jobs_stuck_total", "Copies that did not end when they were cancelled.", p.Stuck)
 	var unread []sample
 	for _, model := range slices.Sorted(maps.Keys(p.Unscored)) {
 		unread = append(unread, sample{float64(p.Unscored[model]), []string{"model", model}})

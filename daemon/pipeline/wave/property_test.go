@@ -119,7 +119,7 @@ func (d *drawn) play(ctx context.Context) (wrong []string) {
 		d.judge(i, out, r.jobs, streams[i], fail)
 	}
 	account, totals := w.Account(), p.Totals()
-	if most := int64(math.Floor(d.settings.HedgeBudget*float64(totals.Jobs-totals.Hedges) + 1e-9)); totals.Hedges > most {
+	if most := uint64(math.Floor(d.settings.HedgeBudget*float64(totals.Jobs-totals.Hedges) + 1e-9)); totals.Hedges > most {
 		fail("%d hedges, %d are in the budget", totals.Hedges, most)
 	}
 	var cost chain.MicroUSD
