@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -188,6 +189,34 @@ func (d *Daemon) Refresh(ctx context.Context) error {
 		return control.Asked("this device knows no registry")
 	}
 	return r.Refresh(ctx)
+}
+
+// CheckToken implements [control.Gatekeeper].
+func (d *Daemon) CheckToken(ctx context.Context, q control.TokenQuestion) (control.TokenVerdict, error) {
+	g := d.cfg.Gating.Gate
+	if g == nil {
+		return control.TokenVerdict{}, control.Asked("this device has no gate")
+	}
+	v := control.TokenVerdict{Mode: string(g.Mode())}
+	if says, err := gate.Read(q.Token); err == nil {
+		v.ID, v.Issuer, v.Subject, v.Audience, v.Capability, v.Confirmation = says.ID, says.Issuer, says.Subject, says.Audience, says.Capability, says.Confirmation
+		v.Issued, v.NotBefore, v.Expires = moment(says.Issued), moment(says.NotBefore), moment(says.Expires)
+		q.Agent, q.Capability = cmp.Or(q.Agent, says.Audience), cmp.Or(q.Capability, says.Capability)
+		if r := d.cfg.Gating.Registry; r != nil {
+			v.Standing = string(r.Standing(q.Agent, q.Capability, time.Now()))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, keysLongWait)
+	defer cancel()
+	decision := g.Decide(ctx, time.Now(), gate.Request{Token: q.Token, Agent: q.Agent, Capability: q.Capability})
+	v.Verdict, v.Signed = decision.Word(), decision.TokenID != ""
+	switch {
+	case decision.Denial != nil:
+		v.Code, v.Reason = string(decision.Denial.Code), decision.Denial.Reason
+	case q.From != "" && (v.Confirmation == "" || v.Confirmation != q.From.DID()): // what a peer's gate wants beyond that, without using a nonce up
+		v.Verdict, v.Code, v.Reason = "deny", string(gate.InvalidToken), "the token is bound to another peer, or to none"
+	}
+	return v, nil
 }
 
 // gatingStatus is what `chordwheel status` shows of it; nil without a gate.

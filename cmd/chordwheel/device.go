@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -329,13 +328,21 @@ func (d *device) edgeKey() (chain.Secret, error) {
 	if err != nil || key != "" || !d.options.makeKey {
 		return key, err
 	}
-	var b [24]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	text := "cw-" + base64.RawURLEncoding.EncodeToString(b[:])
-	if err := datadir.WritePrivate(d.dir.Path(edgeKeyFile), []byte(text+"\n")); err != nil {
-		return "", fmt.Errorf("keep the edge's key: %w", err)
+	return makeSecret(d.dir, edgeKeyFile, "cw-", "the edge's key")
+}
+
+// adminToken is the configured one, else the one in the data directory, which is
+// made where there is none.
+func (d *device) adminToken() (chain.Secret, error) {
+	const what = "the admin listener's token"
+	if d.options.config.AdminToken != "" {
+		return d.options.config.AdminToken, nil
 	}
-	return chain.Secret(text), nil
+	token, err := readSecret(d.options.dir, adminTokenFile, what)
+	if err != nil || token != "" {
+		return token, err
+	}
+	return makeSecret(d.dir, adminTokenFile, "cwa-", what)
 }
 
 // start opens the listeners, brings the daemon to life and serves.
@@ -354,13 +361,20 @@ func (d *device) start(ctx context.Context) (err error) {
 	if d.adminListener, err = d.listen("admin", d.options.config.Admin); err != nil {
 		return err
 	}
+	token, err := d.adminToken()
+	if err != nil {
+		return err
+	}
 	if d.socket, err = listenControl(d.options.dir); err != nil {
 		return err
 	}
 	if err := d.Daemon.Start(ctx); err != nil {
 		return err
 	}
-	d.admin = httpServer(control.Admin(d, d.edge.Guard), d.log)
+	admin := http.NewServeMux()
+	admin.Handle("/", control.Admin(d, d.edge.Guard))
+	admin.Handle("/admin/", d.edge.Guard(control.Service(d, token)))
+	d.admin = httpServer(admin, d.log)
 	d.control = httpServer(control.Socket(d, authenticated(d.edge, d.key)), d.log)
 	d.serve("edge", func() error { return d.edge.Serve(d.edgeListener) })
 	d.serve("admin page", func() error { return d.admin.Serve(d.adminListener) })

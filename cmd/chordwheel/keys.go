@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -158,6 +160,9 @@ func nonEmpty(text, what string) (chain.Secret, error) {
 // edgeKeyFile holds the edge's bearer key where none was configured.
 const edgeKeyFile = "edge.key"
 
+// adminTokenFile holds the token of the admin listener where none was configured.
+const adminTokenFile = "admin.token"
+
 func (a *app) key() *cobra.Command {
 	return &cobra.Command{
 		Use:     "key",
@@ -187,16 +192,32 @@ func (a *app) key() *cobra.Command {
 
 // readEdgeKey gives the key in dir, "" if none was made.
 func readEdgeKey(dir string) (chain.Secret, error) {
-	b, err := datadir.ReadPrivate(filepath.Join(dir, edgeKeyFile), 1<<10)
+	return readSecret(dir, edgeKeyFile, "the edge's key")
+}
+
+// readSecret gives a secret that was made and kept in a file of dir, "" if none was.
+func readSecret(dir, file, what string) (chain.Secret, error) {
+	b, err := datadir.ReadPrivate(filepath.Join(dir, file), 1<<10)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the edge's key: %w", err)
+		return "", fmt.Errorf("read %s: %w", what, err)
 	}
 	key := strings.TrimSpace(string(b))
 	if key == "" {
-		return "", fmt.Errorf("the edge's key in %s is empty: put it back, or remove the file", filepath.Join(dir, edgeKeyFile))
+		return "", fmt.Errorf("%s in %s is empty: put it back, or remove the file", what, filepath.Join(dir, file))
 	}
 	return chain.Secret(key), nil
+}
+
+// makeSecret makes one and keeps it.
+func makeSecret(dir *datadir.Dir, file, prefix, what string) (chain.Secret, error) {
+	var b [24]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	text := prefix + base64.RawURLEncoding.EncodeToString(b[:])
+	if err := datadir.WritePrivate(dir.Path(file), []byte(text+"\n")); err != nil {
+		return "", fmt.Errorf("keep %s: %w", what, err)
+	}
+	return chain.Secret(text), nil
 }

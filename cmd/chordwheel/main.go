@@ -114,7 +114,7 @@ Start here:
 		return usage("%w; see: %s --help", err, c.CommandPath())
 	})
 	root.AddCommand(a.up(), a.orchestrator(), a.daemon(), a.invite(), a.join(), a.revoke(), a.approve(), a.status(), a.peers(), a.chords(), a.trace(), a.jobs(), a.ping(), a.netcheck(), a.operations(), a.pause(), a.resume(), a.chain(), a.run(), a.chat(), a.catalog(), a.keys(), a.key(), a.apps(), a.usage(),
-		a.receipts(), a.hash(), a.did(), a.versionCommand(), a.simulate(), a.checkStore())
+		a.receipts(), a.gate(), a.hash(), a.did(), a.versionCommand(), a.simulate(), a.checkStore())
 	strictArgs(root)
 	return root
 }

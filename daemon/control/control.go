@@ -21,6 +21,7 @@ import (
 // many goroutines.
 type Device interface {
 	Applications
+	Gatekeeper
 	Status() Status
 	Chain(slot chain.Slot) (ChainView, error)    // ErrNotFound if the device holds none
 	Join(ctx context.Context, text string) error // an invitation; errors are for people
@@ -266,6 +267,7 @@ func Socket(d Device, edge http.Handler) http.Handler {
 	})
 	mux.HandleFunc("POST /api/v1/netcheck", func(w http.ResponseWriter, r *http.Request) { answer(w, d.Network(r.Context())) })
 	serveApps(mux, d)
+	serveGate(mux, d)
 	mux.Handle("/v1/", edge)
 	mux.Handle("/api/v1/work/", edge)
 	mux.Handle("/healthz", edge)

@@ -52,6 +52,13 @@ func (d *device) Jobs() *job.Table {
 	}
 	return d.jobs
 }
+func (d *device) Refresh(context.Context) error { return d.refuse }
+func (d *device) CheckToken(_ context.Context, q control.TokenQuestion) (control.TokenVerdict, error) {
+	if q.Token != "a.b.c" {
+		return control.TokenVerdict{}, control.Asked("there is no gate")
+	}
+	return control.TokenVerdict{Verdict: "deny", Code: "invalid_token", Audience: q.Agent}, nil
+}
 func (d *device) Network(context.Context) control.Network { return control.Network{Reachable: true} }
 func (d *device) Ping(_ context.Context, who string) (control.Pong, error) {
 	switch who {
@@ -113,6 +120,9 @@ func TestTheSocketAnswersItsOwner(t *testing.T) {
 		{"POST", "/api/v1/ping", `{"device":"bax"}`, 422, "no device"},
 		{"POST", "/api/v1/ping", `box`, 400, "not the JSON of a ping"},
 		{"POST", "/api/v1/netcheck", ``, 200, `"hub_reachable":true`},
+		{"POST", "/api/v1/gate/check", `{"token":"a.b.c","agent":"did:web:a"}`, 200, `"code":"invalid_token","mode":"","signed":false,"aud":"did:web:a"`},
+		{"POST", "/api/v1/gate/check", `{"token":"x"}`, 422, "no gate"},
+		{"POST", "/api/v1/gate/check", `x`, 400, "not the JSON of a token"},
 		{"GET", "/v1/models", "", 200, "edge /v1/models"},
 		{"POST", "/api/v1/work/llm.chat", `{}`, 200, "edge /api/v1/work/llm.chat"},
 		{"GET", "/readyz", "", 200, "edge /readyz"},

@@ -1,0 +1,143 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+)
+
+// Gatekeeper is the part of a [Device] that knows who may be asked for work.
+type Gatekeeper interface {
+	Refresh(ctx context.Context) error // asks the registry now; Asked where there is none
+	// CheckToken judges a token as the gate would, and uses nothing up. Asked where
+	// there is no gate.
+	CheckToken(ctx context.Context, q TokenQuestion) (TokenVerdict, error)
+}
+
+// TokenQuestion is a token and what it is to be good for.
+type TokenQuestion struct {
+	Token      chain.Secret `json:"token"`
+	Agent      string       `json:"agent,omitempty"`      // "": whom it is for
+	Capability string       `json:"capability,omitempty"` // "": what it is for
+	From       chain.PeerID `json:"from,omitempty"`       // the peer that would hand work on with it; "": nobody
+}
+
+// TokenVerdict is what a gate says of a token, and what the token says itself, which
+// is believed only once its signature holds.
+type TokenVerdict struct {
+	Verdict string `json:"verdict"` // allow or deny
+	Code    string `json:"code,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Mode    string `json:"mode"` // of the gate: where it observes, work goes on all the same
+	Signed  bool   `json:"signed"`
+
+	ID           string     `json:"jti,omitempty"`
+	Issuer       string     `json:"iss,omitempty"`
+	Subject      string     `json:"sub,omitempty"`
+	Audience     string     `json:"aud,omitempty"`
+	Capability   string     `json:"capability,omitempty"`
+	Issued       *time.Time `json:"iat,omitempty"`
+	NotBefore    *time.Time `json:"nbf,omitempty"`
+	Expires      *time.Time `json:"exp,omitempty"`
+	Confirmation string     `json:"cnf,omitempty"`      // did:key that it is bound to
+	Standing     string     `json:"standing,omitempty"` // of the agent, in the snapshot
+}
+
+// errorShape is an error of the routes below /admin/, as of the edge.
+type errorShape struct {
+	Message   string `json:"message"`
+	Type      string `json:"type"`
+	Code      string `json:"code"`
+	RequestID string `json:"request_id"`
+}
+
+// Service serves the routes below /admin/ for the owner's tools, who show the
+// service token: openapi.yaml describes them. An empty token lets nobody in.
+func Service(d Device, token chain.Secret) http.Handler {
+	want := sha256.Sum256([]byte(token.Reveal()))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		got := sha256.Sum256([]byte(shown))
+		if token == "" || len(r.Header["Authorization"]) != 1 || !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			failService(w, http.StatusUnauthorized, errorShape{Code: "unauthorized", Type: "authentication_error", Message: "want \"Bearer \" and the service token: ORCH_ADMIN_TOKEN, or admin.token in the data directory"})
+			return
+		}
+		allow, serve := "", func(http.ResponseWriter, *http.Request, Device) {}
+		switch r.URL.EscapedPath() {
+		case "/admin/snapshot/refresh":
+			allow, serve = http.MethodPost, refreshSnapshot
+		case "/admin/spool":
+			allow, serve = http.MethodGet, showSpool
+		default:
+			failService(w, http.StatusNotFound, errorShape{Code: "not_found", Type: "invalid_request_error", Message: "there is nothing at this path"})
+			return
+		}
+		if r.Method != allow {
+			w.Header().Set("Allow", allow)
+			failService(w, http.StatusMethodNotAllowed, errorShape{Code: "method_not_allowed", Type: "invalid_request_error", Message: "want " + allow})
+			return
+		}
+		serve(w, r, d)
+	})
+}
+
+// refreshSnapshot asks the registry now and tells what is known then.
+func refreshSnapshot(w http.ResponseWriter, r *http.Request, d Device) {
+	if err := d.Refresh(r.Context()); err != nil {
+		failService(w, http.StatusBadGateway, errorShape{Code: "upstream_error", Type: "upstream_error", Message: chain.ClipTo(err.Error(), 512)})
+		return
+	}
+	var s *Snapshot
+	if g := d.Status().Gating; g != nil {
+		s = g.Snapshot
+	}
+	answer(w, s)
+}
+
+func showSpool(w http.ResponseWriter, _ *http.Request, d Device) {
+	s := d.Status().Receipts
+	if s == nil {
+		failService(w, http.StatusNotFound, errorShape{Code: "not_found", Type: "invalid_request_error", Message: "this device keeps no receipts"})
+		return
+	}
+	answer(w, s)
+}
+
+func failService(w http.ResponseWriter, status int, e errorShape) {
+	e.RequestID = "req-" + rand.Text()
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Chordwheel-Request-Id", e.RequestID)
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]errorShape{"error": e})
+}
+
+// serveGate is the socket's part: whoever can open it may ask what a token is good for.
+func serveGate(mux *http.ServeMux, d Device) {
+	mux.HandleFunc("POST /api/v1/gate/check", func(w http.ResponseWriter, r *http.Request) {
+		var q struct {
+			TokenQuestion
+			Token string `json:"token"`
+		}
+		if err := json.NewDecoder(io.LimitReader(r.Body, maxRequest)).Decode(&q); err != nil {
+			fail(w, http.StatusBadRequest, "the body is not the JSON of a token")
+			return
+		}
+		q.TokenQuestion.Token = chain.Secret(q.Token)
+		v, err := d.CheckToken(r.Context(), q.TokenQuestion)
+		if err != nil {
+			fail(w, statusOf(err), err.Error())
+			return
+		}
+		answer(w, v)
+	})
+}
