@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -349,7 +350,28 @@ func (d *Daemon) attempt(ctx context.Context, request *adapter.Request, a walk.A
 		}
 		call.Secret = secret
 	}
-	return runs.Run(ctx, call, emit)
+	return d.contained(ctx, runs, call, emit)
+}
+
+// contained runs an adapter. Its panic ends the attempt, not the process, and not the
+// request: what the panic says may be content, so its type and place alone are logged.
+func (d *Daemon) contained(ctx context.Context, runs adapter.Adapter, call adapter.Call, emit func(walk.Chunk) error) (o walk.Outcome) {
+	emitting := false // what panics there is not the adapter
+	defer func() {
+		if emitting {
+			return
+		}
+		if v := recover(); v != nil {
+			d.cfg.Log.Error("panic", "request_id", call.Request.ID, "adapter", call.Attempt.Option.Adapter, "panic_type", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))
+			o = walk.Outcome{Class: chain.Internal}
+		}
+	}()
+	return runs.Run(ctx, call, func(c walk.Chunk) error {
+		emitting = true
+		err := emit(c)
+		emitting = false
+		return err
+	})
 }
 
 // measured hands an attempt to the reports and wakes the visitor for a failure.

@@ -139,6 +139,11 @@ func (d *device) identify() (key chain.Key, err error) {
 	return key, err
 }
 
+// adapters are what runs work on a device. Tests put faults between.
+var adapters = func(upstream *openai.Adapter) map[string]adapter.Adapter {
+	return map[string]adapter.Adapter{"openai": upstream, "builtin": builtin.Adapter{}}
+}
+
 // openDevice opens the data directory and builds the parts over it. Nothing
 // listens or speaks yet.
 func openDevice(o deviceOptions) (d *device, err error) {
@@ -204,7 +209,7 @@ func openDevice(o deviceOptions) (d *device, err error) {
 	}
 	d.Daemon, err = daemon.New(daemon.Config{
 		Key: key, DID: signer, DeviceID: d.id, Name: o.config.Name, Version: version, Metered: o.config.Metered, Explore: o.config.Explore && !o.config.Metered,
-		Chains: chains, Marks: marks, State: d.dir, Keys: keys{d.ring}, Adapters: map[string]adapter.Adapter{"openai": d.upstream, "builtin": builtin.Adapter{}},
+		Chains: chains, Marks: marks, State: d.dir, Keys: keys{d.ring}, Adapters: adapters(d.upstream),
 		Locals: locals, Defaults: chain.Limits{FirstOutput: chain.MillisOf(o.config.FirstOutput), Idle: chain.MillisOf(time.Minute), Total: chain.MillisOf(o.config.Total)},
 		Sharing: policy, Sensors: newSensors(o.config.Metered),
 		Spool: d.spool, Ledger: d.ledger, Backpressure: o.config.Backpressure == "on",

@@ -49,6 +49,7 @@ func refused(format string, args ...any) error {
 }
 
 func main() {
+	leaveNoCore()
 	release := leaveHeadroom(os.Getenv)
 	code := run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 	release()

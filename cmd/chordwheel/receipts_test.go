@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -138,61 +137,6 @@ func everyAlteredMemberFails(t *testing.T, dir, exported string) {
 	for i, f := range all {
 		if f.OK || f.Wrong() == "" {
 			t.Errorf("it verifies: %s", lines[i])
-		}
-	}
-}
-
-// No word of a request, an answer or an error is anywhere but on its way.
-func TestNoContentIsKept(t *testing.T) {
-	const marker = "cAnArY-7731"
-	w := newWorld(t)
-	w.alpha.Script(providertest.Healthy(marker+"-answer"), providertest.Refusal(500, `{"error":{"message":"`+marker+`-error"}}`),
-		providertest.Refusal(400, `{"error":{"message":"`+marker+`-refusal","code":"`+marker+`"}}`), func(x *providertest.Exchange) {
-			x.Open()
-			x.Event(`{"choices":[{"delta":{"content":"` + marker + `-half"}}]}`)
-			x.Drop()
-		}, providertest.Healthy(marker))
-	body := func(extra string) string {
-		return `{"model":"auto","user":"` + marker + `-user","metadata":{"` + marker + `-name":"` + marker + `-value"},"tools":[{"type":"function","function":{"name":"` + marker +
-			`-tool"}}],"messages":[{"role":"user","content":"` + marker + `-question","name":"` + marker + `"}]` + extra + `}`
-	}
-	for _, c := range []struct{ path, body string }{
-		{"/v1/chat/completions", body("")}, {"/v1/chat/completions", body("")}, {"/v1/chat/completions", body("")}, {"/v1/chat/completions", body(`,"stream":true`)},
-		{"/v1/chat/completions", body(`,"stream":true`)}, {"/v1/chat/completions", `{"` + marker + `":`}, {"/v1/chat/completions", `{"model":"` + marker + `-model","messages":[{"role":"user","content":"x"}]}`},
-		{"/api/v1/work/llm.chat", `{"input":"` + marker + `-input"}`}, {"/api/v1/work/fetch.plain", `{"input":{"url":"http://` + marker + `"}}`},
-	} {
-		base := strings.TrimSuffix(w.device.ready.Device.Edge, "/v1")
-		request, _ := http.NewRequest(http.MethodPost, base+c.path, strings.NewReader(c.body))
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("X-Chordwheel-Session", marker+"-session")
-		request.Header.Set("User-Agent", marker+"-agent")
-		r, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Body.Close()
-	}
-	until(t, "the receipts are sent", func() bool { r := fares(t, w.deviceDir); return r.Waiting == 0 && r.Pending == 0 && r.Sent >= 7 })
-	w.device.stop()
-	w.hub.stop()
-	for _, p := range []*process{w.device, w.hub} {
-		if strings.Contains(p.log.String(), marker) {
-			t.Errorf("the log has it:\n%s", p.log)
-		}
-	}
-	for _, dir := range []string{w.deviceDir, w.hubDir} {
-		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-			if err != nil || !e.Type().IsRegular() {
-				return err
-			}
-			b, err := os.ReadFile(path)
-			if bytes.Contains(b, []byte(marker)) {
-				t.Errorf("%s has it", path)
-			}
-			return err
-		})
-		if err != nil {
-			t.Error(err)
 		}
 	}
 }
