@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/merkle"
 	"github.com/chordwheel/chordwheel/chain/purse"
 	"github.com/chordwheel/chordwheel/chain/throttle"
 	"github.com/chordwheel/chordwheel/chain/walk"
@@ -32,6 +33,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/pipeline/wave"
 	"github.com/chordwheel/chordwheel/daemon/report"
 	"github.com/chordwheel/chordwheel/daemon/sharing"
+	"github.com/chordwheel/chordwheel/daemon/witness"
 	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
@@ -87,6 +89,9 @@ type Config struct {
 	Spool        Spool        // keeps receipts; nil: none are made
 	Ledger       spool.Sender // takes them; nil: they wait
 	Backpressure bool         // a full spool refuses new requests
+	// Proofs is the ledger of the hub, which is held to what it signed; nil: it is
+	// not, because receipts go to another one, say.
+	Proofs witness.Ledger
 
 	Selection Selection // how `auto` comes to its options
 	Gating    Gating    // who may be asked, and by whose leave
@@ -120,6 +125,7 @@ type Daemon struct {
 	gating   gating
 	deltas   deltas
 	apps     *apps.Book
+	witness  *witness.Witness // nil: nobody watches the ledger
 	purse    *purse.Purse
 	jobs     *jobs.Table
 	board    *jobs.Board
@@ -186,6 +192,9 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	if err := cfg.Sharing.Validate(); err != nil {
 		return nil, err
+	}
+	if cfg.Proofs != nil {
+		d.witness = witness.New(cfg.Proofs, cfg.State, cfg.Log)
 	}
 	if r := cfg.Gating.Registry; r != nil {
 		d.cfg.Selection.Agents = active{r}
@@ -260,6 +269,9 @@ func (d *Daemon) Start(ctx context.Context) error {
 	if r := d.cfg.Gating.Registry; r != nil {
 		d.group.Go(func() { r.Start(d.run) })
 	}
+	if d.witness != nil {
+		d.group.Go(func() { d.witness.Run(d.run) })
+	}
 	d.receipts.start(d.run)
 	d.startJobs(d.run)
 	return nil
@@ -293,11 +305,26 @@ func (d *Daemon) use(node Node) Node {
 	return before
 }
 
+// watchLedger holds the ledger of j's hub to what it signs, and gives what there is to show of
+// it to others.
+func (d *Daemon) watchLedger(j Joined) func() []byte {
+	if d.witness == nil {
+		return nil
+	}
+	key, err := j.Trust.Orchestrator.Public()
+	if err != nil { // no ledger can be that hub's
+		d.cfg.Log.Warn("the hub's ledger is not watched", "error", err)
+		return nil
+	}
+	d.witness.Watch(merkle.Origin(j.Trust.Mesh), key)
+	return d.witness.Newest
+}
+
 // connect makes the node for j and takes it into use.
 func (d *Daemon) connect(j Joined) error {
 	node, err := d.cfg.Connect(d.run, j, Events{Invalidated: d.invalidated, Revoked: d.hearRevocations, Refused: d.refusedByHub, HubUp: d.hubUp, Moved: d.standing.AddressChanged,
 		Contact: d.met, Parted: d.parted, Announced: d.announced, Cloned: d.cloned, Chains: cached{d},
-		Executor: d.foreign, Load: d.foreign.load})
+		Executor: d.foreign, Load: d.foreign.load, Checkpoint: d.watchLedger(j)})
 	if err != nil {
 		return fmt.Errorf("start the mesh: %w", err)
 	}

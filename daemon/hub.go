@@ -69,6 +69,8 @@ type Events struct {
 
 	Executor exec.Executor    // decides about work that peers send, and runs it
 	Load     func() wire.Load // how busy the device is with it
+
+	Checkpoint func() []byte // the newest of the hub's ledger that was seen; nil: none
 }
 
 // ErrNotJoined is what a device without a hub answers to everything that

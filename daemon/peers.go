@@ -22,6 +22,9 @@ func (d *Daemon) met(c mesh.Contact) {
 		d.cfg.Log.Info("a peer is in contact", "peer", c.Peer, "name", c.Membership.Name)
 	}
 	d.gatherFrom(c.Peer, returned)
+	if d.witness != nil && len(c.Checkpoint) > 0 {
+		d.witness.Heard(c.Checkpoint)
+	}
 }
 
 // parted hears that the last connection to a peer is gone.

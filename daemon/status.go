@@ -68,6 +68,11 @@ func (d *Daemon) Status() control.Status {
 		s.Problems = append(s.Problems, "the membership was revoked")
 	}
 	s.Problems = append(s.Problems, twins...)
+	if d.witness != nil {
+		if p := d.witness.Problem(); p != "" {
+			s.Problems = append(s.Problems, p)
+		}
+	}
 	return s
 }
 

@@ -74,6 +74,9 @@ type DeviceConfig struct {
 	// Load says how busy the device is with others' work; nil: nothing to do. It
 	// must return at once.
 	Load func() wire.Load
+	// Checkpoint gives the newest signed checkpoint of the hub's ledger that the device saw, for
+	// others to compare; nil: none. It must return at once.
+	Checkpoint func() []byte
 
 	// OnContact: a peer was met: its membership was verified over a connection
 	// that proved its key, now. Told again with newer measurements.

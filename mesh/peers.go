@@ -45,6 +45,7 @@ type Contact struct {
 	RTT          time.Duration // 0: not measured yet
 	Load         wire.Load
 	Addresses    []string // where it says that it can be dialled
+	Checkpoint   []byte   // of the hub's ledger, as it saw it last; not verified
 	At           time.Time
 }
 
@@ -343,6 +344,9 @@ func (p *peers) Greeting() (wire.Greeting, error) {
 	if f := p.d.cfg.Load; f != nil {
 		g.Load = f()
 	}
+	if f := p.d.cfg.Checkpoint; f != nil {
+		g.Checkpoint = f()
+	}
 	return g, nil
 }
 
@@ -452,7 +456,7 @@ func (p *peers) Met(from chain.PeerID, m member.Membership, g *wire.Greeting, rt
 	if rtt == 0 {
 		rtt = c.RTT
 	}
-	c.Contact = Contact{Peer: from, Membership: m, Capabilities: m.Counts(g.Capabilities), BootID: g.BootID, RTT: rtt, Load: g.Load, Addresses: g.Addresses, At: now}
+	c.Contact = Contact{Peer: from, Membership: m, Capabilities: m.Counts(g.Capabilities), BootID: g.BootID, RTT: rtt, Load: g.Load, Addresses: g.Addresses, Checkpoint: g.Checkpoint, At: now}
 	c.brief, c.list, c.resting = brief, g.Revocations, false
 	c.refreshAt = now.Add(refreshEvery + rand.N(refreshEvery/5))
 	c.used = now

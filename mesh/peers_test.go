@@ -92,10 +92,13 @@ func closeAll(all []*near) {
 func TestDevicesMeetWithoutTheHub(t *testing.T) {
 	run(t, 0, func(t *testing.T, w *world) {
 		_ = w.hub.Close()
-		all := w.neighbours(3, nil)
+		all := w.neighbours(3, func(c *mesh.DeviceConfig) { c.Checkpoint = func() []byte { return []byte("seen") } })
 		defer closeAll(all)
 		a := all[0]
 		for _, c := range a.Contacts() {
+			if string(c.Checkpoint) != "seen" {
+				t.Errorf("%s shows %q of the ledger", c.Peer, c.Checkpoint)
+			}
 			if c.RTT < 10*time.Millisecond || c.RTT > 30*time.Millisecond || c.BootID != "boot" || !slices.Equal(c.Capabilities, []chain.Capability{"execute:llm.chat"}) || len(c.Addresses) == 0 {
 				t.Errorf("over a way of 5 ms: %+v", c)
 			}

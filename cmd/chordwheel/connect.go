@@ -23,7 +23,7 @@ func connector(key chain.Key, o deviceOptions) func(context.Context, daemon.Join
 		}
 		node, err := mesh.NewDevice(mesh.DeviceConfig{
 			Key: key, Trust: j.Trust, HubAddrs: addresses, Listen: listen, Log: o.log, Version: version,
-			Peers: o.config.Peers, LAN: o.config.MDNS, Metered: o.config.Metered, Chains: events.Chains, Executor: events.Executor, Load: events.Load,
+			Peers: o.config.Peers, LAN: o.config.MDNS, Metered: o.config.Metered, Chains: events.Chains, Executor: events.Executor, Load: events.Load, Checkpoint: events.Checkpoint,
 			OnContact: events.Contact, OnParted: events.Parted, OnAnnounce: events.Announced, OnClone: events.Cloned,
 			OnInvalidation: func(slot chain.Slot, _ uint64, _ []byte) { events.Invalidated(slot) },
 			OnRevoked:      events.Revoked,

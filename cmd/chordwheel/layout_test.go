@@ -188,6 +188,12 @@ var layout = []row{
 		why: "it speaks to a ledger, hub or not, and keeps nothing: lines wait in the spool",
 	},
 	{
+		packages: []string{"daemon/witness"},
+		ours:     []string{"chain/...", "daemon/audit"},
+		direct:   join(sockets, []string{libp2p, multi, bbolt}, files), deep: []string{bbolt},
+		why: "it judges what a ledger signed, whoever shows it",
+	},
+	{
 		packages: []string{"daemon/edge", "daemon/token", "daemon/snapshot", "daemon/control", "daemon/adapter/..."},
 		ours:     []string{"chain/...", "daemon/..."},
 		direct:   []string{libp2p, multi, bbolt}, deep: []string{bbolt, "github.com/libp2p/go-libp2p/p2p/net/swarm"},

@@ -11,6 +11,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/audit"
 	"github.com/chordwheel/chordwheel/daemon/authority"
 	"github.com/chordwheel/chordwheel/daemon/control"
+	"github.com/chordwheel/chordwheel/daemon/witness"
 	"github.com/chordwheel/chordwheel/store/spool"
 )
 
@@ -28,6 +29,14 @@ func (d *device) openReceipts() (err error) {
 	way, err := d.service(c.LedgerURL)
 	d.ledger = audit.New(way)
 	return err
+}
+
+// proofs is the hub's ledger, unless receipts go to another one.
+func (d *device) proofs() witness.Ledger {
+	if d.options.config.LedgerURL != "" {
+		return nil
+	}
+	return d.ledger
 }
 
 // service gives the way to an authority service: the one at url, or where that is

@@ -32,7 +32,11 @@ type Greeting struct {
 	Addresses    []string           `cbor:"addresses,omitempty"` // where the sender can be dialled, as far as it knows
 	Brief        bool               `cbor:"brief,omitempty"`     // the sender closes idle links: a closed one is no bad sign
 	Revocations  uint64             `cbor:"revocations,omitempty"`
+	Checkpoint   []byte             `cbor:"checkpoint,omitempty"` // the newest signed one of the hub's ledger that the sender saw
 }
+
+// maxSeen bounds a checkpoint of the ledger: three lines and a signature.
+const maxSeen = 1 << 10
 
 // Load is how busy a device is with others' work.
 type Load struct {
@@ -136,6 +140,7 @@ func (g *Greeting) Validate() error {
 	}
 	c.addresses(g.Addresses)
 	c.sequence("sequence of revocations", g.Revocations)
+	c.size("checkpoint", len(g.Checkpoint), 0, maxSeen)
 	return c.err
 }
 
