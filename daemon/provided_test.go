@@ -80,7 +80,6 @@ func TestAProviderFillsASlot(t *testing.T) {
 		if roots := b.Jobs().Roots(0); len(roots) != 1 || roots[0].State != job.Done || roots[0].Provider != w.id || roots[0].RequestID != "r" || roots[0].RequestHash == "" {
 			t.Errorf("jobs %+v", roots)
 		}
-		b.hub.events.HubUp(true)
 		time.Sleep(time.Hour)
 		b.hub.mu.Lock()
 		defer b.hub.mu.Unlock()
@@ -88,6 +87,16 @@ func TestAProviderFillsASlot(t *testing.T) {
 		for _, r := range b.hub.reports {
 			for _, c := range r.Counters {
 				found = found || c.Option == "peer" && c.Peer == "" && c.Outcomes[chain.OK] == 1
+			}
+		}
+		// The hub hears what its providers can do, peers do not.
+		hears := func(all []chain.Capability) bool { return slices.Contains(all, job.Browser.Capability()) }
+		if r := b.hub.reports; !slices.ContainsFunc(r, func(r wire.Report) bool { return hears(r.Capabilities) }) {
+			t.Error("the hub does not hear what they can do")
+		}
+		for _, a := range b.hub.announced {
+			if hears(a.Capabilities) {
+				t.Error("peers hear of them")
 			}
 		}
 		if !found {

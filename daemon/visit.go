@@ -80,7 +80,7 @@ func (d *Daemon) visits(ctx context.Context) {
 	defer timer.Stop()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	told := d.capabilities()
+	told := d.declared()
 	for {
 		select {
 		case <-ctx.Done():
@@ -88,7 +88,7 @@ func (d *Daemon) visits(ctx context.Context) {
 		case <-timer.C:
 		case <-d.kicked:
 		case <-look.C:
-			now := d.capabilities()
+			now := d.declared()
 			if slices.Equal(told, now) {
 				continue
 			}
@@ -358,13 +358,22 @@ func within[Q, A any](ctx context.Context, call func(context.Context, Q) (A, err
 func (d *Daemon) hello(j Joined) wire.Hello {
 	h := wire.Hello{
 		Version: d.cfg.Version, DeviceID: d.cfg.DeviceID, Name: d.cfg.Name, Membership: j.Membership, BootID: d.bootID,
-		Capabilities: d.capabilities(), Locals: d.cfg.Locals, Metered: d.cfg.Metered, DID: d.cfg.DID,
+		Capabilities: d.declared(), Locals: d.cfg.Locals, Metered: d.cfg.Metered, DID: d.cfg.DID,
 	}
 	for slot, mark := range d.cfg.Marks.All() {
 		h.Holds = append(h.Holds, wire.Held{Slot: slot, Mark: mark})
 	}
 	slices.SortFunc(h.Holds, func(a, b wire.Held) int { return strings.Compare(a.Slot.String(), b.Slot.String()) })
 	return h
+}
+
+// declared is what the hub is told of it: what this device can do, and what its
+// providers over HTTP can, so that there are chains for that. Other devices are not
+// told of those: they do this device's work and nobody else's.
+func (d *Daemon) declared() []chain.Capability {
+	all := slices.Concat(d.capabilities(), d.board.Declared())
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // capabilities is what the device can do now: its primitives, its models, its
@@ -474,7 +483,7 @@ func (d *Daemon) sendReports(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		r.Capabilities, r.Locals, r.Quota = d.capabilities(), d.cfg.Locals, usageOnWire(d.purse.Usage(time.Now()))
+		r.Capabilities, r.Locals, r.Quota = d.declared(), d.cfg.Locals, usageOnWire(d.purse.Usage(time.Now()))
 		reply, err := within(ctx, d.nodeNow().Report, r)
 		if err != nil {
 			return fmt.Errorf("report: %w", err)

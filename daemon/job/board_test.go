@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -286,6 +287,35 @@ func TestWhoIsOffered(t *testing.T) {
 		time.Sleep(onlineFor)
 		if b.Able(keywords()) != 0 {
 			t.Error("a provider is online that says nothing")
+		}
+	})
+}
+
+// TestAClosedTab: whoever closes its stream is gone soon after, and what it could do
+// is still told of for a while.
+func TestAClosedTab(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBoard(NewTable(nil), nil)
+		id, _ := join(t, b, "text.keywords")
+		s, err := b.Watch(id)
+		must(t, err)
+		time.Sleep(2 * onlineFor)
+		c := begin(b, keywords())
+		s.Close()
+		s.Close()
+		if b.Able(keywords()) != 1 {
+			t.Error("it has no time to connect again")
+		}
+		time.Sleep(reconnects + recheckEvery)
+		if !c.ended() || !errors.Is(c.err, ErrNotAccepted) || b.Able(keywords()) != 0 {
+			t.Errorf("a job waits for a closed tab: %v", c.err)
+		}
+		if got := b.Declared(); !slices.Equal(got, []chain.Capability{"execute:text.keywords", "worker:browser"}) {
+			t.Errorf("declared %v", got)
+		}
+		time.Sleep(lately)
+		if got := b.Declared(); len(got) > 0 {
+			t.Errorf("declared for ever: %v", got)
 		}
 	})
 }

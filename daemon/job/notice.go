@@ -70,6 +70,11 @@ func (s *Stream) Close() {
 	s.board.mu.Lock()
 	defer s.board.mu.Unlock()
 	s.board.cut(s)
+	if p := s.provider; len(p.streams) == 0 { // a tab that was closed, mostly
+		if left := time.Now().Add(reconnects - onlineFor); p.heard.After(left) {
+			p.heard = left
+		}
+	}
 }
 
 // cut ends a stream. The caller holds mu.

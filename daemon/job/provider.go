@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -63,7 +64,9 @@ const (
 	MaxCapabilities = 64                 // of one provider
 	providerLife    = 8 * 24 * time.Hour // then it needs an invitation again, as a membership does
 	onlineFor       = time.Minute        // after the last call, without an events stream
-	callsAtOnce     = 60                 // of one provider
+	reconnects      = 5 * time.Second    // after its stream ended
+	lately          = time.Hour
+	callsAtOnce     = 60 // of one provider
 	callsPerSecond  = 30
 	firstRest       = 10 * time.Second // after a failure; doubles
 	longestRest     = 10 * time.Minute
@@ -291,6 +294,26 @@ func decodeProvider(key string, record []byte) (k kept, err error) {
 		return k, errRecord
 	}
 	return k, nil
+}
+
+// Declared gives what the device can have done by its providers: the primitives that
+// they run and their classes. One that was there lately counts, or each short absence
+// would be news.
+func (b *Board) Declared() []chain.Capability {
+	now, set := time.Now(), map[chain.Capability]bool{}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.providers {
+		if p.over(now) || !p.online(now) && now.Sub(p.heard) > lately {
+			continue
+		}
+		for _, c := range p.has {
+			if strings.HasPrefix(string(c), "execute:") || strings.HasPrefix(string(c), classPrefix) {
+				set[c] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
 }
 
 // Providers lists who registered, the oldest first.
