@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/chordwheel/chordwheel/daemon/pipeline"
 )
@@ -165,6 +166,24 @@ func TestUnreadScoresAreCountedByModel(t *testing.T) {
 		}
 		if counts["m0"] != 2 || sum != 300 || len(counts) > 129 {
 			t.Errorf("%d counted for %d models, %d for m0", sum, len(counts), counts["m0"])
+		}
+	})
+}
+
+func TestScoringHasItsLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // of length
+		long := strings.Repeat("x", 256<<10+1)
+		m := script(t, map[string]line{"decompose": says(plan("rule", "a 1")), "s1": says(long), "score": verdict(0)})
+		h := run(t, m, settings(rewrites(3)), pipeline.Request{})
+		if h.text() != long || h.res.Scored || strings.Join(h.res.Notes, " ") != "too_long_to_score" {
+			t.Errorf("%d bytes, %+v", len(h.text()), h.res)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // and of time: an answer that is there is not kept for a scorer that hangs
+		m := drafted(t).then(scoring, hangs(), hangs())
+		h := run(t, m, settings(rewrites(3)), pipeline.Request{})
+		if h.text() != "draft" || h.took > 5*time.Minute {
+			t.Errorf("%q after %s", h.text(), h.took)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/daemon/job"
 	"github.com/chordwheel/chordwheel/daemon/pipeline"
+	"github.com/chordwheel/chordwheel/daemon/pipeline/wave"
 )
 
 var pieces = line{text: "one two three", parts: []string{"one ", "two ", "three"}}
@@ -88,6 +89,16 @@ func TestTimeIsLeftForWhatFollows(t *testing.T) {
 		{"workers that hang", map[string]line{"decompose": says(plan("supervisor", "a 1", "b 1 a")), "llm.t1": hangs(), "synthesise": says("S")}, "S", 8 * time.Minute},
 		{"a synthesis that hangs", map[string]line{"decompose": says(plan("supervisor", "a 1", "b 1")), "llm.t1": says("x"), "llm.t3": hangs(), "llm.t2": hangs()}, "x\n\nx", 10 * time.Minute},
 		{"all but the last resort hang", map[string]line{"llm.t3": hangs(), "llm.t2": hangs(), "llm.chat": hangs(), "llm.t1": says("x")}, "x", 10 * time.Minute},
+		{
+			"the last to be asked may take all the time", map[string]line{
+				"decompose-t2": says(plan("supervisor", "a 1", "b 1")), "llm.t1": says("x"), "llm.t3": hangs(), "synthesise-t2": {text: "S", after: 200 * time.Second},
+			}, "S", 10 * time.Minute,
+		},
+		{
+			"a synthesis of nothing that hangs", map[string]line{
+				"decompose": says(plan("supervisor", "a 1", "b 1")), "llm.t3": hangs(), "llm.t2": hangs(), "llm.chat": says("D"),
+			}, "D", 9 * time.Minute,
+		},
 		{"a long answer that began in time", map[string]line{"direct": {after: 4 * time.Minute, text: strings.Repeat("x", 200), parts: strings.Split(strings.Repeat("x", 200), "")}}, strings.Repeat("x", 200), 9 * time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -173,6 +184,87 @@ func TestProgressOfAWave(t *testing.T) {
 		}
 		if want := []string{"s2 1/3 1s", "s3 2/3 2s", "s1 3/3 3s"}; !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
+// stubborn answers tasks by name, and hears of nothing.
+type stubborn map[string]func(ctx context.Context, t *wave.Task) wave.Outcome
+
+func (s stubborn) Do(ctx context.Context, tasks []wave.Task) []wave.Outcome {
+	outs := make([]wave.Outcome, len(tasks))
+	for i := range tasks {
+		outs[i].Class = chain.NoPeer
+		if f := s[tasks[i].Name]; f != nil {
+			outs[i] = f(ctx, &tasks[i])
+		}
+	}
+	return outs
+}
+
+func (s stubborn) run(t *testing.T, text func(string) error) (pipeline.Result, error) {
+	t.Helper()
+	p, err := pipeline.New(settings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Run(t.Context(), s, pipeline.Request{Body: []byte(question), Stream: true, Budget: 10 * time.Minute}, pipeline.Decision{Staged: true}, pipeline.Output{Text: text})
+}
+
+// Who was given up delivers nothing, however late it hears of it.
+func TestWhoWasGivenUpDeliversNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := ""
+		var late func(string) error
+		_, err := stubborn{
+			"direct": func(_ context.Context, task *wave.Task) wave.Outcome {
+				late = task.Deliver
+				time.Sleep(6 * time.Minute) // past the half
+				if late("too late") == nil {
+					t.Error("it may still deliver")
+				}
+				return wave.Outcome{Class: chain.Canceled}
+			},
+			"direct-t3": func(_ context.Context, task *wave.Task) wave.Outcome {
+				if late("much too late") == nil {
+					t.Error("it may deliver beside another")
+				}
+				return wave.Outcome{Class: chain.OK, Text: "T"}
+			},
+		}.run(t, func(s string) error { got += s; return nil })
+		if got != "T" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		if late("after all") == nil || got != "T" {
+			t.Errorf("%q after the end", got)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // nor once its task ended
+		got := ""
+		var late func(string) error
+		_, err := stubborn{"direct": func(_ context.Context, task *wave.Task) wave.Outcome {
+			late = task.Deliver
+			task.Deliver("T")
+			return wave.Outcome{Class: chain.OK, Text: "T"}
+		}}.run(t, func(s string) error { got += s; return nil })
+		if late("more") == nil || got != "T" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+// A caller who is gone ends what is under way, also where a model does not mind
+// that nobody takes its words.
+func TestACallerWhoIsGoneEndsWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, gone := time.Now(), errors.New("gone")
+		_, err := stubborn{"direct": func(ctx context.Context, task *wave.Task) wave.Outcome {
+			task.Deliver("a word")
+			<-ctx.Done()
+			return wave.Outcome{Class: chain.Canceled}
+		}}.run(t, func(string) error { return gone })
+		if !errors.Is(err, gone) || time.Since(began) > 0 {
+			t.Errorf("%v after %s", err, time.Since(began))
 		}
 	})
 }
