@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -192,5 +193,21 @@ func TestAHardQuestionOverThreeDevices(t *testing.T) {
 	status, text, jobs = m.chat()
 	if status != http.StatusServiceUnavailable || !strings.Contains(text, "no_models") || len(jobs) == 0 || jobs[0].Reason != "no_models" {
 		t.Errorf("nobody: %d %q: %+v", status, text, jobs)
+	}
+}
+
+// What examples/pipeline tells a newcomer to use is in order.
+func TestTheExampleOfThePipeline(t *testing.T) {
+	good(t, "catalog", "check", "../../examples/pipeline/catalogue.yaml")
+	b, err := os.ReadFile("../../examples/pipeline/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := defaultDevice(0, "127.0.0.1")
+	if wrong := decodeConfig(b, &c); len(wrong) > 0 || !c.Pipeline.Enabled {
+		t.Errorf("%v, %+v", wrong, c.Pipeline)
+	}
+	if _, err := c.Pipeline.settings(); err != nil {
+		t.Error(err)
 	}
 }

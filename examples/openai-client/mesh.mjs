@@ -1,5 +1,5 @@
 // Starts a hub and devices for a test, in a folder of their own.
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -41,5 +41,10 @@ export async function startMesh(catalogue, env, configs = { a: "" }) {
     }),
   ]);
   const { devices } = JSON.parse(ready);
-  return { devices, device: devices[0], stop, log: () => log };
+  /** What a command says about the first device, as JSON. */
+  const tell = (...args) =>
+    new Promise((resolve, reject) =>
+      execFile(binary, [...args, "--dir", join(home, "up"), "--json"], (err, out) => (err ? reject(err) : resolve(JSON.parse(out)))),
+    );
+  return { devices, device: devices[0], stop, tell, log: () => log };
 }

@@ -11,13 +11,14 @@ export const wide = "é€𝄞";
 /** Starts a provider on a free port. `name` shows in its answers. */
 export async function startProvider(name) {
   const seen = []; // {path, headers, body} of each request
+  let held = false; // it answers nothing
   const events = new EventEmitter();
   const server = createServer(async (req, res) => {
     let text = "";
     for await (const piece of req) text += piece;
     const body = JSON.parse(text);
     seen.push({ path: req.url, headers: req.headers, body });
-    const script = scriptFor(body);
+    const script = held ? "say nothing at all" : scriptFor(body);
     // "close" comes after a finished answer too: only an unfinished one counts.
     res.on("close", () => res.writableFinished || events.emit("gone", script));
     events.emit("asked", script);
@@ -35,6 +36,11 @@ export async function startProvider(name) {
     gone: (script) => until(events, "gone", script),
     /** Says that the caller has seen piece i of "ten pieces". */
     seen: (i) => events.emit("seen", i),
+    /** Answers nothing until release is called; asked and gone are of the next request. */
+    hold: () => {
+      held = true;
+      return { asked: until(events, "asked", "say nothing at all"), gone: until(events, "gone", "say nothing at all"), release: () => (held = false) };
+    },
     close: () => {
       server.closeAllConnections();
       server.close();
@@ -54,6 +60,9 @@ function until(events, event, script) {
 }
 
 function scriptFor(body) {
+  const all = JSON.stringify(body.messages);
+  if (all.includes("depends_on")) return "make a plan";
+  if (all.includes("issues")) return "score it";
   if (body.messages.some((m) => m.role === "tool")) return "after the tools";
   const last = body.messages.findLast((m) => m.role === "user").content;
   return typeof last === "string" ? last : last.find((part) => part.type === "text").text;
@@ -89,6 +98,14 @@ function play(script, name, body, res, events) {
     case "be down":
       if (name === "first") return answer.error(503, { message: "down for now", type: "server_error", code: "down" });
       return answer.text(words);
+    case "make a plan":
+      return answer.text([
+        "Here it is:\n```json\n",
+        JSON.stringify({ subtasks: ["one", "two"].map((id, i) => ({ id, type: "research", prompt: id, tier: i + 1, depends_on: [] })), synthesis: "supervisor" }),
+        "\n```",
+      ]);
+    case "score it":
+      return answer.text(['{"score": 0.9, "issues": []}']);
     case "after the tools": {
       const results = body.messages.filter((m) => m.role === "tool").map((m) => `${m.tool_call_id}=${m.content}`);
       return answer.text([results.join(" ")]);
