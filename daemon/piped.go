@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -71,6 +72,9 @@ func (d *Daemon) answer(ctx context.Context, w *edge.Work, a *account, deliver w
 	p.until = p.began.Add(p.budget)
 	waves := wave.New(d.pipeline.Settings().Waves, p, d.pool)
 	request := pipeline.Request{Body: w.Body, Stream: w.Stream, Budget: p.budget}
+	if w.Ask != nil {
+		_ = json.Unmarshal(w.Ask, &request.Ask) // the edge has checked it
+	}
 	decision := d.pipeline.Decide(ctx, waves, request)
 	w.Complexity = decision.String()
 	if !decision.Staged {

@@ -30,7 +30,7 @@ func BenchmarkEasyQuestion(b *testing.B) {
 			d := easyDevice(b, on)
 			b.ReportAllocs()
 			for b.Loop() {
-				w := edge.Work{ID: "r", Primitive: chain.LLMChat, Model: edge.Auto, Body: body}
+				w := edge.Work{ID: "r", Primitive: chain.LLMChat, Model: edge.Auto, Body: body, Ask: []byte(`"What is the capital of France?"`)}
 				if result, err := d.Do(b.Context(), &w, func(walk.Attempt, [][]byte) error { return nil }); err != nil || result.Option != "beta/small" {
 					b.Fatal(result, err)
 				}

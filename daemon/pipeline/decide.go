@@ -38,6 +38,11 @@ func (p *Pipeline) Decide(ctx context.Context, do Dispatcher, req Request) Decis
 	if !p.settings.Enabled {
 		return Decision{Class: classify.Simple, Reasons: []string{"off"}}
 	}
+	if req.Ask != "" && p.settings.MinComplexity > 0 {
+		if class, reasons := classify.Text(req.Ask); class == classify.Simple {
+			return Decision{Class: class, Reasons: reasons}
+		}
+	}
 	a, err := readAsk(req.Body)
 	if err != nil {
 		return Decision{Class: classify.Simple, Reasons: []string{"request:unread"}}

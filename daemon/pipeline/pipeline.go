@@ -21,6 +21,7 @@ var ErrBroken = errors.New("the answer broke off")
 // Request is one chat that goes through the pipeline.
 type Request struct {
 	Body   []byte        // a chat completion request, checked by the edge; nobody changes it
+	Ask    string        // the last words of a user in it, where known: an easy question needs no look at the rest
 	Stream bool          // the caller takes the answer as it is made
 	Budget time.Duration // for the whole of it; 0: as long as the context allows
 }
