@@ -69,11 +69,10 @@ func (b *Board) Watch(id string) (*Stream, error) {
 func (s *Stream) Close() {
 	s.board.mu.Lock()
 	defer s.board.mu.Unlock()
+	open := len(s.provider.streams)
 	s.board.cut(s)
-	if p := s.provider; len(p.streams) == 0 { // a tab that was closed, mostly
-		if left := time.Now().Add(reconnects - onlineFor); p.heard.After(left) {
-			p.heard = left
-		}
+	if open == 1 && len(s.provider.streams) == 0 { // a tab that was closed, mostly
+		s.provider.heard = time.Now().Add(reconnects - onlineFor)
 	}
 }
 
