@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -22,7 +23,7 @@ func TestRawRequests(t *testing.T) {
 	for _, c := range []struct {
 		name, request string
 		status        int
-		code          string // "" where net/http answers by itself, or on success
+		code          string // "" on success
 	}{
 		{"two slashes", "GET //v1/models HTTP/1.1\r\n" + auth + "\r\n", 404, "not_found"},
 		{"dots", "GET /v1/../v1/models HTTP/1.1\r\n" + auth + "\r\n", 404, "not_found"},
@@ -35,14 +36,25 @@ func TestRawRequests(t *testing.T) {
 		{"tunnel", "CONNECT localhost:80 HTTP/1.1\r\n" + auth + "\r\n", 404, "not_found"},
 		{"method in small letters", "get /v1/models HTTP/1.1\r\n" + auth + "\r\n", 405, "method_not_allowed"},
 		{"HTTP/1.0 without a host", "GET /v1/models HTTP/1.0\r\nAuthorization: Bearer " + testKey + "\r\n\r\n", 400, "invalid_request"},
-		{"two hosts", "GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n" + auth + "\r\n", 400, ""},
-		{"broken escape", "GET /v1/models/%zz HTTP/1.1\r\n" + auth + "\r\n", 400, ""},
-		{"two lengths", post + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n{}", 400, ""},
+		{"two hosts", "GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n" + auth + "\r\n", 400, "invalid_request"},
+		{"broken escape", "GET /v1/models/%zz HTTP/1.1\r\n" + auth + "\r\n", 400, "invalid_request"},
+		{"two lengths", post + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n{}", 400, "invalid_request"},
 		{"folded header", "GET /v1/models HTTP/1.1\r\nX-A: b\r\n c\r\n" + auth + "\r\n", 200, ""},
 		{"chunks", post + "Transfer-Encoding: chunked\r\n\r\n" + chunks(helloReq) + "0\r\n\r\n", 200, ""},
 		{"broken chunks", post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "invalid_request"},
 		{"body that ends early", post + "Content-Length: 100\r\n\r\n{", 400, "invalid_request"},
-		{"unknown transfer encoding", post + "Transfer-Encoding: gzip\r\n\r\n", 501, ""},
+		{"unknown transfer encoding", post + "Transfer-Encoding: gzip\r\n\r\n", 400, "invalid_request"},
+		{"chunked twice", post + "Transfer-Encoding: chunked, chunked\r\n\r\n", 400, "invalid_request"},
+		{"chunked, hidden", post + "Transfer-Encoding: xchunked\r\n\r\n", 400, "invalid_request"},
+		{"a length with a sign", post + "Content-Length: +5\r\n\r\n{}", 400, "invalid_request"},
+		{"a length that is none", post + "Content-Length: 5,6\r\n\r\n{}", 400, "invalid_request"},
+		{"a blank before a colon", "GET /v1/models HTTP/1.1\r\nX-A : b\r\n" + auth + "\r\n", 400, "invalid_request"},
+		{"a line feed in a header", "GET /v1/models HTTP/1.1\r\nX-A: b\x00c\r\n" + auth + "\r\n", 400, "invalid_request"},
+		{"no host", "GET /v1/models HTTP/1.1\r\nAuthorization: Bearer " + testKey + "\r\n\r\n", 400, "invalid_request"},
+		{"another version", "GET /v1/models HTTP/3.7\r\n" + auth + "\r\n", 400, "invalid_request"},
+		{"HTTP/2 without being asked", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "invalid_request"},
+		{"no HTTP at all", "hello\r\n\r\n", 400, "invalid_request"},
+		{"an expectation", post + "Expect: miracles\r\nContent-Length: 2\r\n\r\n{}", 400, "invalid_request"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -59,11 +71,51 @@ func TestRawRequests(t *testing.T) {
 				if res.StatusCode != c.status || c.code != "" && !strings.Contains(string(body), `"code":"`+c.code+`"`) {
 					t.Errorf("%s %s", res.Status, body)
 				}
+				if res.StatusCode != http.StatusOK {
+					w := httptest.NewRecorder()
+					w.Code, w.Body = res.StatusCode, bytes.NewBuffer(body)
+					maps.Copy(w.Header(), res.Header)
+					errorOf(t, w)
+				}
 				if res.Header.Get("Location") != "" {
 					t.Errorf("a redirect to %s", res.Header.Get("Location"))
 				}
 			})
 		})
+	}
+}
+
+// A header that is too large is answered in the error shape as well, while it is still sent.
+func TestAHeaderWithoutAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, answering().do)
+		defer r.close()
+		conn := r.raw("GET /v1/models HTTP/1.1\r\nHost: localhost\r\n")
+		defer conn.Close()
+		go io.WriteString(conn, "X-A: "+strings.Repeat("a", 1<<20))
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		w.Code, w.Body = res.StatusCode, bytes.NewBufferString(slurp(t, res.Body))
+		maps.Copy(w.Header(), res.Header)
+		if e := errorOf(t, w); w.Code != http.StatusRequestEntityTooLarge || e.Code != string(RequestTooLarge) {
+			t.Errorf("%d %+v", w.Code, e)
+		}
+	})
+}
+
+// Words of an answer are words, wherever a write begins.
+func TestOnlyNetHTTPsOwnAnswersAreReplaced(t *testing.T) {
+	const own = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"
+	if inShape([]byte(own)) == nil {
+		t.Error("an answer of net/http's is not replaced")
+	}
+	for _, s := range []string{"", "HTTP/1.1 ", "HTTP/1.1 417 Expectation Failed", "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + own, "x" + own, "HTTP/1.1 x" + own[9:]} {
+		if got := inShape([]byte(s)); got != nil {
+			t.Errorf("%q became %q", s, got)
+		}
 	}
 }
 

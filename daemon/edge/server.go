@@ -64,7 +64,7 @@ func (e *Edge) Serve(l net.Listener) error {
 		cancel()
 		return l.Close()
 	}
-	err := srv.Serve(l)
+	err := srv.Serve(shaped{l})
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
