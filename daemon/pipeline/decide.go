@@ -77,7 +77,7 @@ func (p *Pipeline) askClass(ctx context.Context, do Dispatcher, a *ask) (classif
 	defer cancel()
 	out := do.Do(ctx, []wave.Task{{
 		Name: string(job.Classify), Role: job.Classify, Primitive: T1, Tier: 1, Budget: classifyLimit,
-		Body: instruct(classifyPrompt, quote("request", clip(a.text, maxAsked))),
+		Body: instruct(classifyPrompt, quote("request", chain.ClipTo(a.text, maxAsked))),
 	}})
 	if len(out) != 1 || out[0].Class != chain.OK {
 		return classify.Simple, "classifier:failed"

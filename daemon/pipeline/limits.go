@@ -3,8 +3,6 @@ package pipeline
 import (
 	"strings"
 	"time"
-
-	"github.com/chordwheel/chordwheel/chain"
 )
 
 // What models may cost here. Whatever is longer is cut, or taken for what it is
@@ -27,11 +25,6 @@ const (
 // classifyLimit is how long a T1 may think about how complex a request is: the
 // caller waits for it before anything else happens.
 const classifyLimit = 2 * time.Second
-
-// clip is [chain.ClipTo], for text in front of or behind which more text stands.
-func clip(s string, most int) string {
-	return chain.ClipTo(s, most)
-}
 
 // tail is the end of s, in at most so many bytes.
 func tail(s string, most int) string {

@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strings"
+
+	"github.com/chordwheel/chordwheel/chain"
 )
 
 // unverified is what stands before a claim that the results do not support.
@@ -72,7 +74,7 @@ func shown(p part, result string) string {
 	if blank(result) {
 		result = "(nothing came of it)"
 	}
-	return "Asked: " + clip(p.prompt, maxIssue) + "\n" + clip(result, maxPart)
+	return "Asked: " + chain.ClipTo(p.prompt, maxIssue) + "\n" + chain.ClipTo(result, maxPart)
 }
 
 func (a *ask) synthesis(parts []part, results []string) string {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/chordwheel/chordwheel/chain"
 )
 
 // verdict is what a scorer said of an answer.
@@ -49,7 +51,7 @@ func readIssues(raw []json.RawMessage) []string {
 		s := strings.Join(strings.Fields(issueText(r)), " ")
 		if key := issueKey(s); s != "" && !seen[key] {
 			seen[key] = true
-			issues = append(issues, clip(s, maxIssue))
+			issues = append(issues, chain.ClipTo(s, maxIssue))
 		}
 	}
 	return issues
