@@ -13,9 +13,10 @@ type Rules struct {
 	Reorder        PPM      `cbor:"reorder,omitempty" json:"reorder_ppm"`                // gain below which a device keeps the order
 	Exploration    PPM      `cbor:"exploration,omitempty" json:"exploration_ppm"`        // probes an hour and device
 	NoExploration  bool     `cbor:"no_exploration,omitempty" json:"no_exploration,omitempty"`
-	Explore        []string `cbor:"explore,omitempty" json:"explore"`       // patterns of the options that may be probed
-	Idle           Millis   `cbor:"idle,omitempty" json:"idle_ms"`          // without a request, before a device explores
-	Fixed          bool     `cbor:"fixed,omitempty" json:"fixed,omitempty"` // the order is the owner's: a device keeps it
+	Explore        []string `cbor:"explore,omitempty" json:"explore"`         // patterns of the options that may be probed
+	Sought         []Sought `cbor:"sought,omitempty" json:"sought,omitempty"` // of these the fleet wants more samples now
+	Idle           Millis   `cbor:"idle,omitempty" json:"idle_ms"`            // without a request, before a device explores
+	Fixed          bool     `cbor:"fixed,omitempty" json:"fixed,omitempty"`   // the order is the owner's: a device keeps it
 	Weights        Weights  `cbor:"weights,omitempty" json:"weights"`
 	Profile        Profile  `cbor:"profile,omitempty" json:"profile"`
 	NoPeers        bool     `cbor:"no_peers,omitempty" json:"no_peers,omitempty"` // peer routing is not allowed
@@ -27,6 +28,19 @@ type Rules struct {
 	Escalation     PPM      `cbor:"escalation,omitempty" json:"escalation_target_ppm"`                // wanted share of requests that protest
 	CallsPerMinute PPM      `cbor:"calls_per_minute,omitempty" json:"calls_per_minute_ppm,omitempty"` // of the primitive, on one device; 0: as many as there are
 }
+
+// Sought is an option of which the hub wants samples: what its newest witnesses say
+// differs from what is believed of it, in a way that would matter.
+type Sought struct {
+	Option OptionID `cbor:"option" json:"option"`
+	Daily  int      `cbor:"daily" json:"daily"` // samples a day, of all devices of the scope together; 1 to MaxDaily
+}
+
+// Bounds of what a chain seeks.
+const (
+	MaxSought = 16
+	MaxDaily  = 10_000
+)
 
 // Weights are the micro-dollars by which the hub compares options, as far as a
 // device needs them to price its own measurements. All of them zero means the
@@ -136,6 +150,14 @@ func (r Rules) Validate() error {
 	for _, n := range []int64{int64(d.Weights.Second), int64(d.Weights.Failure), int64(d.Weights.Exhausted), int64(d.Weights.Warm), d.Profile.Input, d.Profile.Output} {
 		if n < 0 || n > 1<<40 {
 			return fmt.Errorf("rules: a weight or the profile is negative or too large")
+		}
+	}
+	if len(r.Sought) > MaxSought {
+		return fmt.Errorf("rules: over %d options are sought", MaxSought)
+	}
+	for _, s := range r.Sought {
+		if s.Daily < 1 || s.Daily > MaxDaily || tooLong([]string{string(s.Option)}) {
+			return fmt.Errorf("rules: an option is sought that cannot be, or out of range")
 		}
 	}
 	if d.CallsPerMinute < 0 || d.CallsPerMinute > 1e15 {

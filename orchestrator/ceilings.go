@@ -123,7 +123,7 @@ func (h *Hub) limit(c *resolve.Candidate, all []*ceiling, slot chain.Slot, p res
 			continue
 		}
 		c.Option.Accounts = append(c.Option.Accounts, chain.Account{Name: l.Account, Key: l.key, Calls: l.Calls})
-		c.Ceilings = append(c.Ceilings, resolve.Ceiling{Name: l.Account, Calls: l.Calls, Multiplier: s.Mu, Breached: s.Breached})
+		c.Ceilings = append(c.Ceilings, resolve.Ceiling{Name: l.Account, Calls: l.Calls, Multiplier: s.Mu, Breached: s.Breached, Used: float64(s.Spent) / float64(max(s.Limit, 1))})
 	}
 	c.Option.Accounts = slices.DeleteFunc(c.Option.Accounts, func(a chain.Account) bool { return a.Key != "" && slices.Contains(spent, a.Key) })
 }

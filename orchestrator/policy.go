@@ -181,7 +181,8 @@ func priorOf(p catalog.Prior) resolve.Prior {
 // it can from the part of the fleet that the scope's devices are in.
 func (h *Hub) estimate(c *resolve.Candidate, p chain.Primitive, reach fleet.Reach, now time.Time) {
 	in := learn.Segment{Geo: reach.Tag("geo:"), Class: reach.Tag("net:")}
-	c.Estimates = h.book.Estimates(learn.Key{Primitive: p, Option: c.Option.ID}, in, c.Prior, now)
+	k := learn.Key{Primitive: p, Option: c.Option.ID}
+	c.Estimates, c.Trend = h.book.Estimates(k, in, c.Prior, now), h.book.Trend(k, in, now)
 }
 
 // preferred spells a workspace's list out: a pattern stands for the candidates

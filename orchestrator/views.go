@@ -128,7 +128,7 @@ type ChainSummary struct {
 	Seq       uint64           `json:"seq"`
 	Body      chain.CID        `json:"body"`
 	Published time.Time        `json:"published"`
-	Reason    string           `json:"reason"` // first, input, order, estimate, evidence or clock
+	Reason    string           `json:"reason"` // first, input, order, estimate, trend, evidence or clock
 	Options   []chain.OptionID `json:"options"`
 	Withheld  int              `json:"withheld"`
 	Protests  ProtestsView     `json:"protests"`

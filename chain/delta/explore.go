@@ -24,6 +24,7 @@ type Reason string
 // Reasons, in the order they count.
 const (
 	IsSuspect  Reason = "suspect"    // is it back?
+	IsSought   Reason = "sought"     // the fleet's newest word on it is not what was believed
 	IsStale    Reason = "stale"      // nobody has tried it for a day
 	Optimistic Reason = "optimistic" // it might be the best there is
 )
@@ -148,10 +149,12 @@ func (b *Book) candidates(v *View, d Idle, now time.Time) (list []candidate) {
 				c.Reason, c.value = IsSuspect, float64(tried)
 			case first:
 				continue
+			case d.sought(v, o.ID, age, now):
+				c.Reason, c.rank, c.value = IsSought, 1, float64(tried)
 			case o.Cost.Weight < unknown && age >= stale && d.turn(o.ID, wanted(o, x, least), now):
-				c.Reason, c.rank, c.value = IsStale, 1, float64(tried)
+				c.Reason, c.rank, c.value = IsStale, 2, float64(tried)
 			default: // what could not be better if all went well teaches nothing
-				if c.Reason, c.rank, c.value = Optimistic, 2, x.index-optimism*x.doubt; c.value >= least {
+				if c.Reason, c.rank, c.value = Optimistic, 3, x.index-optimism*x.doubt; c.value >= least {
 					continue
 				}
 			}
@@ -189,11 +192,28 @@ func share(name string) float64 {
 	return float64(x>>11) / (1 << 53)
 }
 
-// turn reports whether this device is among the few that sample an option today. The
-// lots that are drawn move on each day by the golden section, so that all take turns.
+// sought reports whether it is this device's turn to sample an option that the hub seeks.
+// A fleet that is smaller than the number of samples takes several turns a day.
+func (d *Idle) sought(v *View, id chain.OptionID, age time.Duration, now time.Time) bool {
+	i := slices.IndexFunc(v.Rules.Sought, func(s chain.Sought) bool { return s.Option == id })
+	if i < 0 {
+		return false
+	}
+	daily := max(v.Rules.Sought[i].Daily, 1)
+	pause := min(stale, stale*time.Duration(max(d.Fleet, 1))/time.Duration(daily))
+	return age >= pause && d.turn(id, daily, now)
+}
+
+// turn reports whether this device is among the few of the fleet that sample an option
+// within a day before now. The lots that are drawn move on by as many a day, all the time,
+// so that all take turns and samples are spread over the day.
 func (d *Idle) turn(id chain.OptionID, few int, now time.Time) bool {
-	day := float64(now.Unix() / int64(stale/time.Second))
-	_, drawn := math.Modf(share(string(id)) + float64(day*0.6180339887498949))
-	_, off := math.Modf(1 + d.Lot - drawn)
-	return off*float64(max(d.Fleet, 1)) < float64(few)
+	part := float64(few) / float64(max(d.Fleet, 1))
+	if part >= 1 {
+		return true
+	}
+	days := float64(now.UnixMilli()) / float64(stale.Milliseconds())
+	_, drawn := math.Modf(share(string(id)) + float64(part*days))
+	_, off := math.Modf(1 + drawn - d.Lot)
+	return off < part
 }

@@ -38,6 +38,19 @@ func TestWhatIsExplored(t *testing.T) {
 			return map[chain.OptionID]float64{"b": .81, "c": .79}[o.ID]
 		}}, "c optimistic"},
 		{"not what there is no probe for", "a p=.99 s=1 | b p=.99 s=1 | c p=.99 s=1.2", nil, delta.Idle{For: long, Can: func(_ chain.Slot, o *chain.Option) bool { return o.ID != "b" }}, "c optimistic"},
+		{"what the hub seeks, before what might be better", "a p=.99 s=1 | b p=.99 s=30 | c p=.99 s=1.2", func(w *world) {
+			w.view.Rules.Sought = []chain.Sought{{Option: "b", Daily: 100}}
+		}, idle, "b sought"},
+		{"but not before a suspect", "a p=.2 s=1 | b p=.9 s=3", func(w *world) {
+			w.view.Options[0].Cost.Usual = 990000
+			w.view.Rules.Sought = []chain.Sought{{Option: "b", Daily: 100}}
+		}, idle, "a suspect"},
+		{"not what the hub seeks beyond the allowance", "a p=.99 s=1 | b p=.99 s=30", func(w *world) {
+			w.view.Rules.Sought, w.view.Rules.Explore = []chain.Sought{{Option: "b", Daily: 100}}, []string{"c"}
+		}, idle, ""},
+		{"not what the hub seeks of a quota nearly used up", "a p=.99 s=1 | b p=.99 s=30", func(w *world) {
+			w.view.Rules.Sought = []chain.Sought{{Option: "b", Daily: 100}}
+		}, delta.Idle{For: long, Used: func(*chain.Option) float64 { return .81 }}, ""},
 		{"nothing but the one in front", "a p=.99 s=1", nil, idle, ""},
 	} {
 		w := newWorld(t, c.chain)

@@ -67,7 +67,10 @@ func TestCallsOfThePrimitiveAreUsedUp(t *testing.T) {
 	now, in := epoch, 0
 	spent := map[chain.OptionID]chain.Class{"alpha": chain.RateLimited, "beta": chain.RateLimited}
 	p := Plan{Options: options("alpha", "beta"), Hooks: Hooks{Admit: admitting(spent, epoch.Add(7*time.Second), &in)}}
-	protested := func() ([]chain.Option, error) { t.Error("protested: an extension would not run either"); return nil, nil }
+	protested := func() ([]chain.Option, error) {
+		t.Error("protested: an extension would not run either")
+		return nil, nil
+	}
 	l := drive(p, standing(), script{}, &now, protested)
 	want(t, l, AllCooling, "", "alpha:rate_limited beta:rate_limited")
 	if l.result.RetryAfter != 7*time.Second || l.result.Attempts != 0 || len(l.measured) != 0 {

@@ -69,6 +69,13 @@ func writeVerdict(w io.Writer, v resolve.Verdict) {
 	for _, s := range v.Seeds {
 		fmt.Fprintf(w, "  listed on tier %s by %s: place %d of %d\n", s.Tier, s.Source, s.Place, s.Of)
 	}
+	if v.Trend != "" {
+		line := "  trend: " + v.Trend
+		if v.Sought > 0 {
+			line += fmt.Sprintf("; its place would change, so up to %d probes a day are sought of the devices", v.Sought)
+		}
+		fmt.Fprintln(w, line)
+	}
 	if v.Status == resolve.In {
 		switch {
 		case v.Reach == 0:

@@ -26,6 +26,8 @@ type cell struct {
 	last    chain.Instant // of the newest attempt; 0: none known
 	segment uint16
 	lastOK  bool
+	heard   bool    // took is known: it is not kept on disk
+	took    float32 // the time of the newest answer, as a logarithm of seconds
 }
 
 // compact is an estimate.Estimate in half of its size: a rounding of one in ten million

@@ -27,6 +27,8 @@ const (
 type summary struct {
 	latency, failure typical
 	reliability      share
+	trend            resolve.Trend
+	trendAt          chain.Instant // its newest word
 }
 
 // best gives the summary of a segment where it has data of its own, else of a wider one.
@@ -62,6 +64,7 @@ func (b *Book) summarise(r *Record, in Segment) *summary {
 		failure:     middle(cells, func(c *cell) *compact { return &c.failure }),
 		reliability: pool(cells),
 	}
+	s.drift(cells)
 	if r.summary == nil {
 		r.summary = map[Segment]*summary{}
 	}

@@ -163,11 +163,15 @@ func (t Batch) Time(k Key, took time.Duration, answered bool, at time.Time) {
 		return
 	}
 	if r, c := t.cell(k, at); r != nil {
+		seconds := math.Max(took.Seconds(), 0.001)
 		to := &c.failure
 		if answered {
 			to = &c.latency
+			if chain.InstantOf(at) >= to.newest {
+				c.took, c.heard = float32(estimate.LatencyAxis().Space(seconds)), true
+			}
 		}
-		to.observe(math.Max(took.Seconds(), 0.001), at)
+		to.observe(seconds, at)
 	}
 }
 
@@ -180,10 +184,25 @@ func (t Batch) Value(k Key, x float64, at time.Time) {
 }
 
 func (c *compact) observe(x float64, at time.Time) {
-	if next, err := estimate.LatencyAxis().Observe(c.wide(), x, 1, at); err == nil {
-		*c = narrow(next)
+	axis, was := estimate.LatencyAxis(), c.wide()
+	next, err := axis.Observe(was, x, 1, at)
+	if err != nil {
+		return
 	}
+	if was.Samples > 0 && was.Weight*axis.Fade(was.Newest, chain.InstantOf(at)) < forgotten {
+		// How far a time is from one of days ago says nothing of how far times lie apart: what
+		// is looked at once a day would seem to be spread as widely as it ever changed.
+		next.Deviation, next.DeviationWeight = usualDeviation, estimate.PriorWeight
+	}
+	*c = narrow(next)
 }
+
+// A device's own deviation starts anew, as the first one does, where its weight has
+// fallen below that of one value three half-lives ago.
+const (
+	forgotten      = 0.1
+	usualDeviation = 0.4 // in log units
+)
 
 // Last takes in how the device's newest attempt ended.
 func (t Batch) Last(k Key, ok bool, at time.Time) {

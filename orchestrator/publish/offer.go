@@ -23,6 +23,7 @@ type Prepared struct {
 	bytes      []byte
 	cid        chain.CID
 	input      string
+	sought     []chain.Sought
 
 	keptFor chain.CID // the body whose order kept has
 	kept    *shared
@@ -31,11 +32,12 @@ type Prepared struct {
 // Prepare makes the bytes of an offer. input is a fingerprint of all that policy
 // depends on but estimates.
 func Prepare(r resolve.Resolution, rules chain.Rules, input string) (*Prepared, error) {
+	rules = seek(rules, r.Sought)
 	bytes, err := encode(chain.Body{Primitive: r.Slot.Primitive, Options: r.Options, Rules: rules})
 	if err != nil {
 		return nil, fmt.Errorf("publish %s: %w", r.Slot, err)
 	}
-	return &Prepared{resolution: r, bytes: bytes, cid: chain.CIDOf(bytes), input: input}, nil
+	return &Prepared{resolution: r, sought: rules.Sought, bytes: bytes, cid: chain.CIDOf(bytes), input: input}, nil
 }
 
 // Offer considers an offer for a slot of the primitive that it was prepared for, and
@@ -56,14 +58,14 @@ func (p *Press) Offer(slot chain.Slot, o *Prepared, now time.Time) (Outcome, err
 	case e.Input != input:
 		return p.publish(slot, bytes, cid, input, Input, now)
 	}
-	reason, ok := p.worth(e, &o.resolution)
+	reason, ok := p.worth(e, o, now)
 	if !ok {
 		return Outcome{}, nil
 	}
 	if due := p.Due(slot, now); now.Before(due) {
 		return Outcome{Again: due}, nil
 	}
-	if reason == Estimate { // the new figures, in the order that stands
+	if reason == Estimate || reason == Trend { // the new figures, in the order that stands
 		var err error
 		if bytes, cid, err = o.inOrderOf(p.bodies[e.Body]); err != nil {
 			return Outcome{}, fmt.Errorf("publish %s: %w", slot, err)

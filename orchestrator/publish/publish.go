@@ -40,6 +40,7 @@ const (
 	Input    Reason = "input"    // the catalogue, or what devices can do, changed
 	Order    Reason = "order"    // estimates gave a cheaper order
 	Estimate Reason = "estimate" // an estimate moved two steps
+	Trend    Reason = "trend"    // the newest witnesses of an option disagree with its estimate, or no longer: more samples are sought, or fewer
 	Evidence Reason = "evidence" // a device showed a head above our own
 	Clock    Reason = "clock"    // our clock was ahead: heads of the old number would lie in the future, or go back
 )
@@ -99,7 +100,7 @@ func (p *Press) publish(slot chain.Slot, bytes []byte, cid chain.CID, input stri
 			e.Previous = old.Previous
 		}
 	}
-	if reason == Order || reason == Estimate {
+	if reason == Order || reason == Estimate || reason == Trend {
 		e.estimated = e.At
 	}
 	key := issueKey{cid, e.Previous, input, reason, e.estimated}

@@ -374,3 +374,40 @@ func TestAClockThatWasAheadByYears(t *testing.T) {
 		t.Errorf("the next is due at %s", due)
 	}
 }
+
+// TestWhatIsSoughtIsPublished: that more samples are sought of an option is told ten minutes
+// after the last change at the earliest, of what the owner lets devices explore; that fewer
+// are, with the next change of another kind.
+func TestWhatIsSoughtIsPublished(t *testing.T) {
+	p, _, _ := press(t)
+	now := start
+	say := func(sought []chain.Sought, rules chain.Rules) Outcome {
+		t.Helper()
+		r := world{1, 2, 0.95}.resolution(home)
+		r.Sought = sought
+		out, err := offer(p, r, rules, "i", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	want := func(reason Reason, seeks int, out Outcome) {
+		t.Helper()
+		e, _ := p.Edition(home)
+		body, _ := p.Content(e.Body)
+		if out.Reason != reason || out.Published != (reason != "") || len(body.Rules.Sought) != seeks {
+			t.Errorf("%+v, and %d are sought; want %q and %d", out, len(body.Rules.Sought), reason, seeks)
+		}
+	}
+	b := []chain.Sought{{Option: "b/m", Daily: 100}}
+	want(First, 0, say(nil, chain.Rules{}))
+	now = now.Add(9 * time.Minute)
+	want("", 0, say(b, chain.Rules{}))
+	now = now.Add(time.Minute)
+	want("", 0, say(b, chain.Rules{NoExploration: true}))
+	want("", 0, say(b, chain.Rules{Explore: []string{"c/*"}}))
+	want(Trend, 1, say(b, chain.Rules{}))
+	now = now.Add(time.Hour)
+	want("", 1, say(nil, chain.Rules{}))
+	want("", 1, say(b, chain.Rules{}))
+}

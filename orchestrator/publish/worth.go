@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
-	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
 const (
-	estimateInterval = time.Minute // changes caused by estimates, per chain
-	worthwhile       = 0.003       // share of the expected cost that a new order must save
-	steps            = 2           // of 10 % that an estimate must move
+	estimateInterval = time.Minute      // changes caused by estimates, per chain
+	trendInterval    = 10 * time.Minute // since the last change of any kind, for what is sought alone
+	worthwhile       = 0.003            // share of the expected cost that a new order must save
+	steps            = 2                // of 10 % that an estimate must move
 )
 
 // Due is when estimates may change a slot's chain again; before that, offers that
@@ -26,8 +26,8 @@ func (p *Press) Due(slot chain.Slot, now time.Time) time.Time {
 }
 
 // worth applies the rules for changes that come from estimates alone.
-func (p *Press) worth(e *issue, r *resolve.Resolution) (Reason, bool) {
-	published := p.bodies[e.Body].body.Options
+func (p *Press) worth(e *issue, offer *Prepared, now time.Time) (Reason, bool) {
+	r, published := &offer.resolution, p.bodies[e.Body].body.Options
 	order := make([]chain.OptionID, len(published))
 	for i := range published {
 		order[i] = published[i].ID
@@ -48,7 +48,18 @@ func (p *Press) worth(e *issue, r *resolve.Resolution) (Reason, bool) {
 			return Estimate, true
 		}
 	}
+	if more(p.bodies[e.Body].body.Rules.Sought, offer.sought) && !now.Before(e.At.Time().Add(trendInterval)) {
+		return Trend, true
+	}
 	return "", false
+}
+
+// more reports whether an option is sought that was not. That one is sought no longer
+// waits for the next change of another kind: samples too many are no harm.
+func more(was, is []chain.Sought) bool {
+	return slices.ContainsFunc(is, func(s chain.Sought) bool {
+		return !slices.ContainsFunc(was, func(o chain.Sought) bool { return o.Option == s.Option && o.Daily >= s.Daily })
+	})
 }
 
 // moved reports whether an estimate lies two steps from what was published.

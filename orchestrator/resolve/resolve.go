@@ -81,6 +81,7 @@ type Candidate struct {
 	Geo         string       // where a provider is; "" not declared
 	Prior       Prior        // declared expectations
 	Estimates   Estimates    // what the fleet learned
+	Trend       Trend        // and what its newest word says against that
 	Withheld    bool         // the catalogue keeps it back for protests
 	Unreachable string       // why no device of the scope can run it; "" if one can
 	Ceilings    []Ceiling    // those that count this option's use
@@ -125,6 +126,7 @@ type Ceiling struct {
 	Calls      bool    // it counts calls; otherwise money
 	Multiplier float64 // the price of its scarcity, 0 to 10
 	Breached   bool    // used up: the option is out
+	Used       float64 // share that is spent
 }
 
 // Weights turn the axes into micro-dollars. The zero value means
@@ -160,6 +162,7 @@ type Resolution struct {
 	Method   order.Method   `json:"method,omitempty"` // how a learned order was found; "approximate" where more options compete than can be tried out
 	Options  []chain.Option `json:"-"`                // the chain, first to last, ready for a body: estimates filled in and rounded
 	Withheld []chain.Option `json:"-"`                // kept back for protests, in the order to reveal them
+	Sought   []chain.Sought `json:"sought,omitempty"` // of what is in, by id: more samples are wanted of these
 	Expected float64        `json:"expected"`         // micro-dollars of trying Options until one succeeds
 	Weights  Weights        `json:"weights"`
 	Profile  Profile        `json:"profile"`            // as used: measured where it was
@@ -225,6 +228,7 @@ type work struct {
 	method   order.Method
 	terms    order.Terms
 	expected float64
+	sought   []chain.Sought
 }
 
 func resolve(in *Input) *work {
@@ -260,6 +264,7 @@ func resolve(in *Input) *work {
 	w.method = arrange(s, in.Mode, w.terms, w.open)
 	w.cutOff()
 	w.expected = order.Cost(options(w.open), w.terms)
+	w.sought = w.seek()
 	return w
 }
 
@@ -328,7 +333,7 @@ func (w *work) cutOff() {
 }
 
 func (w *work) resolution() Resolution {
-	r := Resolution{Slot: w.in.Slot, Mode: w.in.Mode, Method: w.method, Expected: w.expected, Weights: w.in.Weights, Profile: w.in.Profile, Cap: w.in.Cap, terms: w.terms}
+	r := Resolution{Slot: w.in.Slot, Mode: w.in.Mode, Method: w.method, Expected: w.expected, Weights: w.in.Weights, Profile: w.in.Profile, Cap: w.in.Cap, Sought: w.sought, terms: w.terms}
 	r.Options, r.Withheld = published(w.open), published(w.withheld)
 	r.priced = make([]order.Option, 0, len(w.open)+len(w.withheld))
 	for i := range w.all {

@@ -43,6 +43,8 @@ type Verdict struct {
 	Outside   bool           `json:"outside,omitempty"`   // outside the workspace's geo
 	LowN      bool           `json:"low_n,omitempty"`     // few devices behind its estimates
 	Learned   bool           `json:"learned,omitempty"`   // at least one value was learned; otherwise all are declared
+	Trend     string         `json:"trend,omitempty"`     // what its newest witnesses see that the estimate does not, for people
+	Sought    int            `json:"sought,omitempty"`    // samples a day that the fleet is asked for because of that
 }
 
 // Term is one summand of a cost.
@@ -78,6 +80,7 @@ type placed struct {
 	listed    int     // place in a fixed order
 	inDefault bool    // some default list names it
 	cut       bool    // more than a body may hold
+	sought    int     // samples a day
 	status    Status
 }
 
@@ -152,6 +155,7 @@ func (w *work) verdict(p *placed, v Verdict) Verdict {
 	v.P, v.S, v.F, v.Index = o.P, o.S, o.F, o.Index()
 	v.Success, v.Failure = p.success(w.in), p.failed()
 	v.Credit, v.Outside, v.LowN, v.Learned = p.share, p.values.outside, p.c.Estimates.LowN, p.values.learned
+	v.Trend, v.Sought = p.c.Trend.words(), p.sought
 	for i := range w.seeds {
 		s := &w.seeds[i]
 		if at := slices.Index(s.Options, o.ID); at >= 0 {

@@ -96,6 +96,9 @@ func (h *hub) input(now time.Time) (resolve.Input, chain.Rules) {
 			in.Default = append(in.Default, c.Option.ID)
 		}
 		c.Estimates = h.book.Estimates(key(c.Option.ID), learn.Segment{}, c.Prior, now)
+		if !sc.Rules.NoTrends {
+			c.Trend = h.book.Trend(key(c.Option.ID), learn.Segment{}, now)
+		}
 		for _, l := range h.ceilings {
 			if l.covered[i] {
 				least := int64(1)
@@ -104,7 +107,8 @@ func (h *hub) input(now time.Time) (resolve.Input, chain.Rules) {
 				}
 				state := h.quota.State(&l.Ceiling, least, now)
 				c.Option.Accounts = append(c.Option.Accounts, chain.Account{Name: l.Account, Calls: l.Calls})
-				c.Ceilings = append(c.Ceilings, resolve.Ceiling{Name: l.Account, Calls: l.Calls, Multiplier: state.Mu, Breached: state.Breached})
+				c.Ceilings = append(c.Ceilings, resolve.Ceiling{Name: l.Account, Calls: l.Calls, Multiplier: state.Mu, Breached: state.Breached,
+					Used: float64(state.Spent) / float64(max(state.Limit, 1))})
 			}
 		}
 		in.Candidates = append(in.Candidates, c)
@@ -153,7 +157,7 @@ func (h *hub) look() {
 	if out.Published {
 		e, _ := h.press.Edition(slot)
 		body, _ := h.press.Content(e.Body)
-		h.publish(r, body.Options, rules, e.Body, len(h.press.Body(e.Body)))
+		h.publish(r, body.Options, body.Rules, e.Body, len(h.press.Body(e.Body)))
 	} else if !h.plan.Fits(h.edition.view.Body, r.Withheld, escalate.DefaultLimits()) {
 		h.plan = escalate.NewPlan(h.edition.view.Body, r.Options, r.Withheld, r.Priced, r.Terms(), escalate.DefaultLimits())
 	}

@@ -60,7 +60,8 @@ type Rules struct {
 	Sampling      float64 `yaml:"sampling" json:"sampling"`       // share of successes reported in detail
 	Exploration   float64 `yaml:"exploration" json:"exploration"` // probes an hour and device
 	NoExploration bool    `yaml:"no_exploration" json:"no_exploration,omitempty"`
-	Reorder       float64 `yaml:"reorder" json:"reorder"` // gain below which a device keeps the order, as a share
+	NoTrends      bool    `yaml:"no_trends" json:"no_trends,omitempty"` // the hub looks for none
+	Reorder       float64 `yaml:"reorder" json:"reorder"`               // gain below which a device keeps the order, as a share
 }
 
 // Option is one way to do the work: what the catalogue declares of it, and the truth.
