@@ -82,6 +82,9 @@ func TestAPeersTokenIsJudgedBeforeThePayload(t *testing.T) {
 					if !strings.Contains(r.log.String(), "gate_decision="+verdict) {
 						t.Errorf("the log has no verdict %s", verdict)
 					}
+					if len(q.Token) > 0 && strings.Contains(r.log.String(), string(q.Token)) {
+						t.Error("the token is in the log")
+					}
 					if got := s.take(t); len(got) != 1 || got[0].TokenID != q.TokenID {
 						t.Errorf("receipt %+v", got)
 					}

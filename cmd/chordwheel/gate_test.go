@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chordwheel/chordwheel/daemon/control"
+)
+
+// enforcing starts a daemon in dir that wants tokens.
+func enforcing(t *testing.T, dir string) *process {
+	t.Helper()
+	cmd := program(t, "daemon", "--dir", dir, "--edge", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--listen", "/ip4/127.0.0.1/tcp/0", "--json")
+	cmd.Env = append(cmd.Env, "GATE_MODE=enforce")
+	return startCommand(t, cmd)
+}
+
+func gatingOf(t *testing.T, dir string) *control.Gating {
+	t.Helper()
+	var s control.Status
+	if err := json.Unmarshal([]byte(good(t, "status", "--dir", dir, "--json")), &s); err != nil || s.Gating == nil || s.Gating.Snapshot == nil {
+		t.Fatalf("status: %v", err)
+	}
+	return s.Gating
+}
+
+// admin asks the admin listener with a token.
+func admin(t *testing.T, method, url, token string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := (&http.Client{Timeout: patience}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	b, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(b)
+}
+
+// A device that enforces answers its first chat with a token of the hub's, goes on with
+// it when the hub is gone, and without one is told so; its owner sees all of that.
+func TestADeviceEnforcesInEarnest(t *testing.T) {
+	dir := t.TempDir()
+	hubDir, own := filepath.Join(dir, "hub"), filepath.Join(dir, "a")
+	hub := start(t, "orchestrator", "--dir", hubDir, "--web", "127.0.0.1:0", "--authority", "127.0.0.1:0", "--listen", "/ip4/127.0.0.1/tcp/0")
+	good(t, "join", "--dir", own, strings.TrimSpace(good(t, "invite", "--dir", hubDir)))
+	p := enforcing(t, own)
+	until(t, "the device has its chain", func() bool { status, _, _ := ask(t, p.ready.Device); return status == http.StatusOK })
+	g := gatingOf(t, own)
+	if g.Mode != "enforce" || g.Allowed == 0 || g.Denied != 0 || g.Snapshot.Registry != "hub" || g.Snapshot.Source != "registry" || g.Snapshot.Agents == 0 || g.Snapshot.Problem != "" {
+		t.Errorf("%+v %+v", g, g.Snapshot)
+	}
+	var receipts []struct {
+		Status  string `json:"status"`
+		TokenID string `json:"token_id"`
+	}
+	if err := json.Unmarshal([]byte(good(t, "receipts", "list", "--dir", own, "--json")), &receipts); err != nil || len(receipts) == 0 {
+		t.Fatal(err)
+	}
+	for _, r := range receipts {
+		if (r.Status == "ok") != (r.TokenID != "") {
+			t.Errorf("receipt %+v", r)
+		}
+	}
+
+	info, err := os.Stat(filepath.Join(own, "admin.token"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v %v", info, err)
+	}
+	b, err := os.ReadFile(filepath.Join(own, "admin.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, base := strings.TrimSpace(string(b)), p.ready.Device.Admin
+	for _, c := range []struct {
+		method, path, token string
+		status              int
+		says                string
+	}{
+		{"POST", "/admin/snapshot/refresh", token, 200, `"registry":"hub"`},
+		{"GET", "/admin/spool", token, 200, `"writable":true`},
+		{"GET", "/admin/spool", "", 401, `"code":"unauthorized"`},
+		{"GET", "/admin/spool", p.ready.Device.Key + "x", 401, `"code":"unauthorized"`},
+	} {
+		if status, body := admin(t, c.method, base+c.path, c.token); status != c.status || !strings.Contains(body, c.says) {
+			t.Errorf("%s %s: %d %s", c.method, c.path, status, body)
+		}
+	}
+	out, _, code := command(t, "gate", "check", "a.b.c", "--dir", own, "--json")
+	var v control.TokenVerdict
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != exitRefused || v.Verdict != "deny" || v.Code != "invalid_token" || v.Reason == "" || v.Mode != "enforce" {
+		t.Errorf("gate check: code %d, %s", code, out)
+	}
+
+	hub.kill()
+	if status, text, _ := ask(t, p.ready.Device); status != http.StatusOK {
+		t.Errorf("with the hub gone: %d %s", status, text)
+	}
+	p.stop()
+	p = enforcing(t, own) // tokens are in memory alone
+	if status, text, _ := ask(t, p.ready.Device); status != http.StatusForbidden || !strings.Contains(text, `"code":"token_missing"`) {
+		t.Errorf("without a token: %d %s", status, text)
+	}
+	if g := gatingOf(t, own); g.Snapshot.Source != "last-good" || g.Tokenless == 0 || g.Snapshot.Problem != "" {
+		t.Errorf("%+v %+v", g, g.Snapshot)
+	}
+	if after, err := os.ReadFile(filepath.Join(own, "admin.token")); err != nil || string(after) != string(b) {
+		t.Errorf("the service token changed: %v", err)
+	}
+}
