@@ -130,7 +130,7 @@ var (
 type Fleet struct {
 	devices   map[chain.PeerID]*Device
 	holders   map[chain.DeviceID]*Device
-	names     map[string]chain.PeerID // by DID: who said first that it is his
+	names     map[string]chain.PeerID     // by DID: who said first that it is his
 	members   map[chain.ScopeID][]*Device // of a scope, by peer ID; revoked and expired ones too
 	abilities map[[16]byte]*ability       // what devices can do, once for all that can do the same
 	conflicts map[chain.PeerID]Conflict
