@@ -107,7 +107,7 @@ func everyAlteredMemberFails(t *testing.T, dir, exported string) {
 	if err := json.Unmarshal(line, &whole); err != nil {
 		t.Fatal(err)
 	}
-	var lines []string
+	var lines, names []string
 	for name, value := range whole.Receipt {
 		altered := "x"
 		if text, ok := value.(string); ok && text != "" {
@@ -119,13 +119,14 @@ func everyAlteredMemberFails(t *testing.T, dir, exported string) {
 		if changed == string(line) {
 			t.Errorf("%s was not altered", name)
 		}
+		names = append(names, name)
 		lines = append(lines, changed)
 	}
 	noName := strings.Replace(string(line), `"seeker_did":"did:key:z6Mk`, `"seeker_did":"did:key:z6M0`, 1) // no letter of that alphabet
 	if noName == string(line) {
 		t.Error("the seeker was not altered")
 	}
-	lines = append(lines, noName)
+	lines, names = append(lines, noName), append(names, "did:key")
 	file := filepath.Join(t.TempDir(), "altered.jsonl")
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 		t.Fatal(err)
@@ -137,6 +138,10 @@ func everyAlteredMemberFails(t *testing.T, dir, exported string) {
 	for i, f := range all {
 		if f.OK || f.Wrong() == "" {
 			t.Errorf("it verifies: %s", lines[i])
+		}
+		// What has another form is named; what has the right one no longer fits the signature.
+		if !strings.Contains(f.Wrong(), names[i]) && !strings.Contains(f.Wrong(), "signature") && !strings.Contains(f.Wrong(), "another device") {
+			t.Errorf("%s was altered, and what is wrong is said to be: %s", names[i], f.Wrong())
 		}
 	}
 }
