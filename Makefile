@@ -58,11 +58,12 @@ size: build ## fail if the binary outgrew its budget
 	if [ "$$size" -ge $(MAX_SIZE) ]; then echo "size: $(BINARY) has $$size bytes, the budget is $(MAX_SIZE)" >&2; exit 1; fi; \
 	echo "size: $$size of $(MAX_SIZE) bytes"
 
-e2e: build ## the README's lines, the real openai client, Open WebUI's calls (needs curl, node, npm)
+e2e: build ## the README's lines, the real openai client, Open WebUI's calls, a browser tab (needs curl, node, npm, chromium)
 	@tools/readme.sh
 	@command -v npm >/dev/null || { echo "e2e: npm is missing: apt-get install nodejs npm" >&2; exit 1; }
 	cd examples/openai-client && npm ci --ignore-scripts --no-audit --no-fund && npm test
 	cd examples/openwebui-filter && npm test
+	cd examples/browser && npm test
 
 check: ## all that CI runs, each step with its time
 	@tools/check.sh build size lint drift test race fuzz e2e

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
-const binary = process.env.CHORDWHEEL_BINARY ?? fileURLToPath(new URL("../../bin/chordwheel", import.meta.url));
+export const binary = process.env.CHORDWHEEL_BINARY ?? fileURLToPath(new URL("../../bin/chordwheel", import.meta.url));
 
 /**
  * Starts `chordwheel up` with a catalogue. configs holds the config.yaml of each device, a,
@@ -46,5 +46,5 @@ export async function startMesh(catalogue, env, configs = { a: "" }) {
     new Promise((resolve, reject) =>
       execFile(binary, [...args, "--dir", join(home, "up"), "--json"], (err, out) => (err ? reject(err) : resolve(JSON.parse(out)))),
     );
-  return { devices, device: devices[0], stop, tell, log: () => log };
+  return { home: join(home, "up"), devices, device: devices[0], stop, tell, log: () => log };
 }
