@@ -85,6 +85,7 @@ func (d *Daemon) answer(ctx context.Context, w *edge.Work, a *account, deliver w
 	}
 	p.begin()
 	w.Job = p.root
+	d.noted(d.jobs.Update(p.root, func(r *jobs.Record) { r.Class, r.Reasons = string(decision.Class), decision.Reasons }))
 	words := &spoken{piped: p, deliver: deliver}
 	told, err := d.pipeline.Run(ctx, waves, request, decision, pipeline.Output{Text: words.text, Progress: words.progress})
 	waves.Close()
@@ -271,7 +272,7 @@ func (p *piped) total() (sum jobs.Record) {
 		return sum
 	}
 	for _, r := range p.daemon.jobs.Tree(p.root) {
-		if r.ID == p.root {
+		if r.ID == p.root || r.Role == jobs.Provided { // what a provider over HTTP did is in the job that it did it for
 			continue
 		}
 		sum.Attempts, sum.Input, sum.Output, sum.Cost = sum.Attempts+r.Attempts, sum.Input+r.Input, sum.Output+r.Output, sum.Cost+r.Cost

@@ -49,8 +49,9 @@ func (s *subjob) shape(plan *walk.Plan) {
 		measure(m)
 		s.spent(m)
 	}
-	// Whoever waits for this job can do without it: its budget is meant.
-	plan.Strict = true
+	// Whoever waits for a part can do without it: its budget is meant. What has begun
+	// to reach the caller goes on.
+	plan.Strict = s.copy.Task.Deliver == nil
 	offer := s.copy.Offer
 	rank := func(o *chain.Option) int {
 		switch {

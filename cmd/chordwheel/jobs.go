@@ -118,7 +118,11 @@ func (a *app) writeJobs(w io.Writer, list []job.Record, now time.Time) {
 // writeTree shows a request and its jobs, the root first.
 func (a *app) writeTree(w io.Writer, tree []job.Record, now time.Time) {
 	root := &tree[0]
-	fmt.Fprintf(w, "%s  request %s  %s after %s\n\n", root.ID, root.RequestID, a.jobState(root), took(root, now))
+	state := a.jobState(root)
+	if root.Reason != "" {
+		state += " (" + chain.ClipTo(root.Reason, 48) + ")"
+	}
+	fmt.Fprintf(w, "%s  request %s  %s after %s\n\n", root.ID, root.RequestID, state, took(root, now))
 	field := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(w, "  %-12s %s\n", name, value)
