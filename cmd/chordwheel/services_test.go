@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
@@ -9,13 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -24,6 +29,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/gate"
 	"github.com/chordwheel/chordwheel/daemon/snapshot"
 	"github.com/chordwheel/chordwheel/daemon/token"
+	"github.com/chordwheel/chordwheel/orchestrator/trust"
 	"github.com/chordwheel/chordwheel/store/datadir"
 )
 
@@ -313,4 +319,53 @@ func TestTheKeysForTokensOutliveARestart(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 || info.Size() > 256 {
 		t.Errorf("the count: %v %v", info, err)
 	}
+}
+
+// memoryFiles are checked files in memory.
+type memoryFiles map[string][]byte
+
+func (m memoryFiles) ReadChecked(name string) ([]byte, error) {
+	if b, ok := m[name]; ok {
+		return b, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (m memoryFiles) WriteChecked(name string, b []byte) error { m[name] = b; return nil }
+
+// A hub that runs for a year changes its key for tokens four times, unasked.
+func TestAHubChangesItsKeyForTokens(t *testing.T) {
+	identity := newKey(t)
+	synctest.Test(t, func(t *testing.T) {
+		keys, err := trust.OpenRotation(memoryFiles{}, identity, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &hub{tokenKeys: keys, log: slog.New(slog.DiscardHandler)}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- h.rotateKeys(ctx) }()
+		kid := func() string {
+			w := httptest.NewRecorder()
+			s, err := trust.New(trust.Config{Origin: func() string { return "https://hub.example" }, Keys: keys.Ring(), Resolver: trust.Documents{}, Policy: h.Register()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/trust/v1/keys", nil))
+			return w.Body.String()
+		}
+		seen := map[string]bool{}
+		for range 365 {
+			time.Sleep(24 * time.Hour)
+			synctest.Wait()
+			seen[kid()] = true
+		}
+		if len(seen) < 5 { // those just rotated show two
+			t.Errorf("%d sets of keys in a year", len(seen))
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
