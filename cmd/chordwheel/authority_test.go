@@ -314,7 +314,7 @@ func TestHubAndDeviceMeetOverRefusals(t *testing.T) {
 		if _, err := v.tokens.Token(t.Context(), c.agent, "llm.chat"); err == nil || !strings.Contains(err.Error(), "mint a token: "+c.code+":") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if got, err := v.tokens.TokenFor(t.Context(), gate.Observe, c.agent, "llm.chat"); err != nil || got.ID != "" {
+		if got, err := v.tokens.TokenFor(t.Context(), gate.Observe, c.agent, "llm.chat"); err == nil || got.ID != "" {
 			t.Errorf("%s, observed: %v", name, err)
 		}
 	}

@@ -46,8 +46,10 @@ func Candidates(options []chain.Option, capability string, agents Agents, self s
 	return options
 }
 
+// active lets everything through that is no agent of anybody: slots, and kinds of options
+// that nobody here can run, of which the walk says so.
 func active(o *chain.Option, capability string, agents Agents, self string) bool {
-	return o.Kind == chain.Peer || agents.Active(AgentOf(o, self), capability)
+	return o.Kind != chain.Provider && o.Kind != chain.Local || agents.Active(AgentOf(o, self), capability)
 }
 
 // AgentOf gives the DID of the agent that runs o on the device with the DID self;
