@@ -237,7 +237,7 @@ func snapshotStatus(s snapshot.State, now time.Time) *control.Snapshot {
 		v.Registry = "hub"
 	}
 	if !s.FetchedAt.IsZero() {
-		age := now.Sub(s.FetchedAt).Seconds()
+		age := max(0, now.Sub(s.FetchedAt).Seconds())
 		v.Age = &age
 	}
 	switch {

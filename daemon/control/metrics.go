@@ -76,6 +76,18 @@ func metrics(s *Status) []byte {
 		e.count("chordwheel_receipts_rejected_total", "Receipts that the ledger called invalid.", uint64(max(0, q.Rejected)))
 		e.gauge("chordwheel_receipts_writable", "1 while the disk takes receipts.", one(q.Writable))
 	}
+	if g := s.Gating; g != nil {
+		e.metric("chordwheel_gate_decisions_total", "counter", "Verdicts of the gate, whatever its mode.",
+			sample{float64(g.Allowed), []string{"decision", "allow"}}, sample{float64(g.Denied), []string{"decision", "deny"}})
+		e.count("chordwheel_gate_tokenless_total", "Work at the gate without a token.", g.Tokenless)
+		if n := g.Snapshot; n != nil {
+			e.gauge("chordwheel_snapshot_usable", "1 while the registry's word may be relied on.", one(n.Problem == ""))
+			e.gauge("chordwheel_snapshot_agents", "Agents in the snapshot of the registry.", float64(n.Agents))
+			if n.Age != nil {
+				e.gauge("chordwheel_snapshot_age_seconds", "Age of the snapshot of the registry.", *n.Age)
+			}
+		}
+	}
 	e.pipeline(&s.Pipeline)
 	var traffic []sample
 	for _, t := range s.Traffic {
