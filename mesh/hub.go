@@ -35,6 +35,9 @@ type HubConfig struct {
 	OnAnnounce func(Presence)
 	// OnChords is told, likewise, what devices say of their contacts.
 	OnChords func(Adjacency)
+	// OnGone is told that the last connection of a peer has ended. It is called from one
+	// goroutine. nil: nobody is told.
+	OnGone func(chain.PeerID)
 }
 
 // Hub is the node that devices visit. It never dials and never opens a
@@ -151,6 +154,9 @@ func (h *Hub) forget(run context.Context, gone event.Subscription) {
 			if c := e.(event.EvtPeerConnectednessChanged); c.Connectedness == network.NotConnected && h.host.Network().Connectedness(c.Peer) == network.NotConnected {
 				h.host.Peerstore().RemovePeer(c.Peer)
 				h.host.Peerstore().ClearAddrs(c.Peer)
+				if h.cfg.OnGone != nil {
+					h.cfg.OnGone(chain.PeerID(c.Peer.String()))
+				}
 			}
 		}
 	}

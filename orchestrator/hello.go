@@ -57,6 +57,9 @@ func (h *Hub) hello(from chain.PeerID, q *wire.Hello) (wire.Welcome, error) {
 		return wire.Welcome{}, spoke.Refuse(spoke.CodeProtocol, "%v", err)
 	}
 	now := time.Now()
+	if err := h.pace(from, false, now); err != nil {
+		return wire.Welcome{}, err
+	}
 	d, renew, err := h.admit(from, q, now)
 	if err != nil {
 		return wire.Welcome{}, err
@@ -87,7 +90,7 @@ func (h *Hub) hello(from chain.PeerID, q *wire.Hello) (wire.Welcome, error) {
 	if h.cfg.Authority != nil {
 		w.Authority, w.Certificate = h.cfg.Authority()
 	}
-	w.Stay = !d.Metered && h.fleet.Count() <= smallMesh
+	w.Stay = h.stays(d)
 	w.Chains = h.available(d.Scopes)
 	introductions := maxIntroduced
 	if h.fleet.Count() > smallMesh {

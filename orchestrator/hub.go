@@ -82,6 +82,8 @@ type Hub struct {
 	protests     map[chain.Slot]*protestCount
 	invitations  map[string]invitation
 	admitted     admitted
+	callers      map[chain.PeerID]*caller       // of the last minute
+	gone         map[chain.PeerID]chain.Instant // devices that were to stay, and when their connection ended
 	topics       map[chain.ScopeID]topic
 	rejoin       bool      // the publisher does not know all of them yet
 	nextJoin     time.Time // when it is told, at the earliest
@@ -135,6 +137,7 @@ func New(cfg Config) (*Hub, error) {
 		press: publish.New(cfg.Key, cfg.Mesh, numbers), desk: escalate.NewDesk(), quota: quota.New(),
 		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{},
 		invitations: map[string]invitation{}, topics: map[chain.ScopeID]topic{}, again: map[chain.Slot]time.Time{}, looked: map[chain.Slot]time.Time{},
+		callers: map[chain.PeerID]*caller{}, gone: map[chain.PeerID]chain.Instant{},
 		refused: map[string]uint64{}, fresh: map[learn.Key]bool{}, unkept: map[chain.ScopeID]bool{}, kept: map[chain.CID]bool{},
 		namesDevices: namesDevices(&cfg.Catalogue),
 	}

@@ -275,6 +275,7 @@ func TestOneDeviceDoesNotDrownTheAlarms(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 1000 {
+			time.Sleep(2 * time.Second)
 			if _, err := loud.visit(); err != nil {
 				t.Fatal(err)
 			}

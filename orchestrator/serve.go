@@ -65,6 +65,9 @@ func (h *Hub) report(from chain.PeerID, r *wire.Report) (reply wire.ReportReply,
 	if err != nil {
 		return reply, false, err
 	}
+	if err := h.pace(from, true, now); err != nil {
+		return reply, false, err
+	}
 	if err := errors.Join(r.Validate(), fleet.CheckReport(r, now)); err != nil {
 		return wire.ReportReply{Reason: firstLine(err.Error())}, false, nil
 	}

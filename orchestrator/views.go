@@ -241,7 +241,7 @@ func (h *Hub) status(addrs []string) Status {
 	now := time.Now()
 	devices, editions := h.fleet.Devices(), 0
 	for _, d := range devices[:min(len(devices), maxListed)] {
-		s.Devices = append(s.Devices, viewOf(d, now))
+		s.Devices = append(s.Devices, h.viewOf(d, now))
 	}
 	editions, s.Bodies = h.press.Counts()
 	s.MoreDevices, s.MoreChains = len(devices)-len(s.Devices), editions-len(s.Chains)
@@ -274,7 +274,7 @@ func (h *Hub) Chords(ctx context.Context) ([]ChordView, error) {
 	return ask(ctx, h, func() ([]ChordView, error) { return h.chordViews(h.fleet.Claimed(time.Now())), nil })
 }
 
-func viewOf(d *fleet.Device, now time.Time) DeviceView {
+func (h *Hub) viewOf(d *fleet.Device, now time.Time) DeviceView {
 	v := DeviceView{PeerID: d.Peer, DeviceID: d.ID, Name: d.Name, Scopes: d.Scopes, Granted: d.Granted, Capabilities: []chain.Capability{},
 		Locals: []chain.OptionID{}, Seen: d.Seen.Time(), Enrolled: d.Enrolled.Time(), Expires: d.Expires.Time(), Version: d.Version, Metered: d.Metered, Addresses: append([]string{}, d.Addresses...), Network: d.Network}
 	for _, c := range d.Declared {
@@ -290,7 +290,7 @@ func viewOf(d *fleet.Device, now time.Time) DeviceView {
 		v.State = "revoked"
 	case !d.Active(chain.InstantOf(now)):
 		v.State = "expired"
-	case now.Sub(d.Seen.Time()) <= onlineFor:
+	case h.online(d, now):
 		v.State = "online"
 	default:
 		v.State = "offline"
@@ -301,6 +301,32 @@ func viewOf(d *fleet.Device, now time.Time) DeviceView {
 // Chains gives what is published, by scope and primitive.
 func (h *Hub) Chains(ctx context.Context) ([]ChainSummary, error) {
 	return ask(ctx, h, func() ([]ChainSummary, error) { return h.summaries(math.MaxInt), nil })
+}
+
+// ChainsAfter gives up to most of what is published, by the scope's own name, then scope
+// and primitive, after a slot; the zero slot begins. more says that there is more after the last.
+func (h *Hub) ChainsAfter(ctx context.Context, after chain.Slot, most int) (list []ChainSummary, more bool, err error) {
+	_, err = ask(ctx, h, func() (struct{}, error) {
+		list = []ChainSummary{}
+		scopes, base := h.scopes(), after.Scope.Base()
+		from, _ := slices.BinarySearch(scopes, base)
+		for _, scope := range scopes[from:] {
+			slots := h.slotsIn(scope)
+			slices.SortFunc(slots, bySlot)
+			for _, slot := range slots {
+				if _, there := h.press.Edition(slot); !there || scope == base && bySlot(slot, after) <= 0 {
+					continue
+				}
+				if len(list) >= most {
+					more = true
+					return struct{}{}, nil
+				}
+				list = append(list, h.summary(slot))
+			}
+		}
+		return struct{}{}, nil
+	})
+	return list, more, err
 }
 
 // maxListed is how many devices and chains a status lists, by name.

@@ -106,7 +106,7 @@ func openHub(o hubOptions) (h *hub, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h.node, err = mesh.NewHub(mesh.HubConfig{Key: key, Mesh: h.mesh, Listen: o.config.Listen, Handler: h.Hub, Log: o.log, Version: version, OnChords: h.Hub.Adjacent, OnAnnounce: h.Hub.Announced})
+	h.node, err = mesh.NewHub(mesh.HubConfig{Key: key, Mesh: h.mesh, Listen: o.config.Listen, Handler: h.Hub, Log: o.log, Version: version, OnChords: h.Hub.Adjacent, OnAnnounce: h.Hub.Announced, OnGone: h.Hub.Gone})
 	return h, err
 }
 

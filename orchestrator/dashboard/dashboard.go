@@ -25,7 +25,7 @@ import (
 // orchestrator.ErrAsked are the asker's.
 type Hub interface {
 	Status(ctx context.Context) (orchestrator.Status, error)
-	Chains(ctx context.Context) ([]orchestrator.ChainSummary, error)
+	ChainsAfter(ctx context.Context, after chain.Slot, most int) (list []orchestrator.ChainSummary, more bool, err error)
 	Show(ctx context.Context, slot chain.Slot) (orchestrator.ChainView, error)
 	Explain(ctx context.Context, slot chain.Slot) (orchestrator.Explanation, error)
 	Chords(ctx context.Context) ([]orchestrator.ChordView, error)
@@ -79,10 +79,7 @@ func (p *Pages) reads(mux *http.ServeMux) {
 		v, err := p.hub.Chords(r.Context())
 		answer(w, map[string]any{"chords": v}, err)
 	})
-	mux.HandleFunc("GET /api/v1/chains", func(w http.ResponseWriter, r *http.Request) {
-		v, err := p.hub.Chains(r.Context())
-		answer(w, map[string]any{"chains": v}, err)
-	})
+	mux.HandleFunc("GET /api/v1/chains", p.chains)
 	mux.HandleFunc("GET /api/v1/chain", func(w http.ResponseWriter, r *http.Request) {
 		v, err := p.hub.Show(r.Context(), slotOf(r))
 		answer(w, v, err)
@@ -92,6 +89,31 @@ func (p *Pages) reads(mux *http.ServeMux) {
 		answer(w, v, err)
 	})
 	mux.HandleFunc("GET /api/v1/operations", p.operations)
+}
+
+// Chains of one answer.
+const (
+	usualChains = 1000
+	mostChains  = 10_000
+)
+
+// chains answers page by page: ?after=SCOPE PRIMITIVE goes on behind a chain, as "next"
+// of the page before says, and ?limit=N sets how many.
+func (p *Pages) chains(w http.ResponseWriter, r *http.Request) {
+	var after chain.Slot
+	scope, primitive, _ := strings.Cut(r.URL.Query().Get("after"), " ")
+	after.Scope, after.Primitive = chain.ScopeID(scope), chain.Primitive(primitive)
+	limit := usualChains
+	if n, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil && n > 0 {
+		limit = min(n, mostChains)
+	}
+	list, more, err := p.hub.ChainsAfter(r.Context(), after, limit)
+	v := map[string]any{"chains": list}
+	if more {
+		last := &list[len(list)-1]
+		v["next"] = string(last.Scope) + " " + string(last.Primitive)
+	}
+	answer(w, v, err)
 }
 
 // slotOf reads ?scope= and ?primitive=; the scope may be left out.

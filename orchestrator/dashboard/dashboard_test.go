@@ -46,9 +46,12 @@ func (h *hub) Status(context.Context) (orchestrator.Status, error) {
 	return s, h.err
 }
 
-func (h *hub) Chains(context.Context) ([]orchestrator.ChainSummary, error) {
+func (h *hub) ChainsAfter(_ context.Context, after chain.Slot, most int) ([]orchestrator.ChainSummary, bool, error) {
 	s, err := h.Status(context.Background())
-	return s.Chains, err
+	if after != (chain.Slot{}) {
+		h.asked = append(h.asked, fmt.Sprint(after, " ", most))
+	}
+	return s.Chains[:min(most, len(s.Chains))], most < len(s.Chains), err
 }
 
 func (h *hub) Show(_ context.Context, slot chain.Slot) (orchestrator.ChainView, error) {
@@ -216,6 +219,7 @@ func TestQuestions(t *testing.T) {
 		{"kind", call{path: "/api/v1/kind"}, 200, 200, "", `{"kind":"hub"}`},
 		{"chords, also of one claimant", call{path: "/api/v1/chords"}, 200, 200, "", `{"chords":[{"a":"a","b":"b","name_a":`},
 		{"chains", call{path: "/api/v1/chains"}, 200, 200, "", `{"chains":[{"scope":"workspace:home"`},
+		{"chains of the next page", call{path: "/api/v1/chains?after=workspace:home%20llm.chat&limit=1"}, 200, 200, "workspace:home/llm.chat 1", `{"chains":[`},
 		{"chain", call{path: "/api/v1/chain?scope=workspace:lab&primitive=llm.chat"}, 200, 200, "workspace:lab/llm.chat", `"source":"hub"`},
 		{"explain, default scope", call{path: "/api/v1/explain?primitive=llm.chat"}, 200, 200, "workspace:home/llm.chat", `"options":[{"option":"alpha/small"`},
 		{"operations", call{path: "/api/v1/operations"}, 200, 200, "operations 0 100", `{"operations":[{"id":1`},
