@@ -40,7 +40,7 @@ type inOrder struct {
 
 func (h inOrder) Handle(ctx context.Context, r slog.Record) error {
 	line := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
-	var rest []slog.Attr
+	rest := make([]slog.Attr, 0, r.NumAttrs()+len(h.given))
 	sort := func(a slog.Attr) bool {
 		if a.Key == "request_id" {
 			line.AddAttrs(a)
