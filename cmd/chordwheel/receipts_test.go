@@ -140,7 +140,8 @@ func everyAlteredMemberFails(t *testing.T, dir, exported string) {
 			t.Errorf("it verifies: %s", lines[i])
 		}
 		// What has another form is named; what has the right one no longer fits the signature.
-		if !strings.Contains(f.Wrong(), names[i]) && !strings.Contains(f.Wrong(), "signature") && !strings.Contains(f.Wrong(), "another device") {
+		if !strings.Contains(f.Wrong(), names[i]) && !strings.Contains(f.Wrong(), "signature") && !strings.Contains(f.Wrong(), "another device") &&
+			!strings.Contains(f.Wrong(), "invalid DID") { // one letter in ten makes a name that cannot be
 			t.Errorf("%s was altered, and what is wrong is said to be: %s", names[i], f.Wrong())
 		}
 	}
