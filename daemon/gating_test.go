@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/chaintest"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon"
+	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/daemon/gate"
 )
@@ -234,4 +236,55 @@ func TestObserveAndEnforceGiveTheSameVerdictStream(t *testing.T) {
 	if all != 300 || some != 300-denied || denied < 50 || denied > 250 {
 		t.Errorf("%d of 300 passed where nothing is enforced, %d where it is, with %d denials", all, some, denied)
 	}
+}
+
+// What `gate check` says of a token is what the gate would, and uses nothing up.
+func TestATokenIsChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const agent = "did:web:a.example"
+		o := newBureau(t)
+		o.lists(agent, "did:web:b.example=suspended")
+		d := guarded(t, o, gate.Enforce, &shelf{})
+		var good, other string
+		o.set(func(o *bureau) {
+			good, other = o.mint(self(), agent, "llm.chat"), o.mint(self(), "did:web:b.example", "llm.chat")
+		})
+		for name, c := range map[string]struct {
+			q    control.TokenQuestion
+			code string
+		}{
+			"good":             {control.TokenQuestion{Token: chain.Secret(good)}, ""},
+			"and again":        {control.TokenQuestion{Token: chain.Secret(good), Agent: agent, Capability: "llm.chat", From: chaintest.PeerID(device)}, ""},
+			"another agent":    {control.TokenQuestion{Token: chain.Secret(good), Agent: "did:web:c.example"}, "token_audience_mismatch"},
+			"other work":       {control.TokenQuestion{Token: chain.Secret(good), Capability: "llm.t3"}, "invalid_token"},
+			"another peer":     {control.TokenQuestion{Token: chain.Secret(good), From: chaintest.PeerID(stranger)}, "invalid_token"},
+			"no peer":          {control.TokenQuestion{Token: chain.Secret(good), From: "nobody"}, "invalid_token"},
+			"its agent is out": {control.TokenQuestion{Token: chain.Secret(other)}, "agent_suspended"},
+			"none":             {control.TokenQuestion{}, "token_missing"},
+			"forged":           {control.TokenQuestion{Token: chain.Secret(good[:len(good)-8] + "AAAAAAAA")}, "invalid_token"},
+		} {
+			v, err := d.CheckToken(t.Context(), c.q)
+			if err != nil || v.Code != c.code || (v.Verdict == "allow") != (c.code == "") || v.Mode != "enforce" || (v.Reason == "") != (c.code == "") {
+				t.Errorf("%s: %+v %v", name, v, err)
+			}
+			if signed := c.q.Token == chain.Secret(good) || c.q.Token == chain.Secret(other); v.Signed != signed {
+				t.Errorf("%s: signed %v", name, v.Signed)
+			}
+		}
+		if v, _ := d.CheckToken(t.Context(), control.TokenQuestion{Token: chain.Secret(good)}); v.Audience != agent || v.Subject != self() || v.Standing != "active" || v.Expires == nil {
+			t.Errorf("%+v", v)
+		}
+		if g := d.Status().Gating; g.Allowed+g.Denied != 0 {
+			t.Errorf("a question counts as work: %+v", g)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := bare(t, newMemory())
+		if _, err := b.CheckToken(t.Context(), control.TokenQuestion{Token: "a.b.c"}); err == nil {
+			t.Error("a device without a gate judges")
+		}
+		if b.Refresh(t.Context()) == nil || b.Status().Gating != nil {
+			t.Error("a device without a registry refreshes it")
+		}
+	})
 }
