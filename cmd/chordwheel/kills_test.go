@@ -80,7 +80,7 @@ func (r *reporters) begin(d deviceReady, n int) {
 // Device and hub are killed at random moments under load. Every receipt that was
 // acknowledged is in the ledger, and the ledger has each once.
 func TestReceiptsSurviveKills(t *testing.T) {
-	kills := killsOf(t, 8)
+	kills := killsOf(t, 5)
 	w := newWorld(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -89,7 +89,7 @@ func TestReceiptsSurviveKills(t *testing.T) {
 	for n := range kills {
 		all.begin(w.device.ready.Device, 6)
 		<-time.After(time.Duration(random.IntN(150)) * time.Millisecond) // the moment is the point
-		if n%6 == 5 {
+		if n%4 == 3 {
 			w.hub.kill()
 			w.startHub()
 		}
