@@ -38,6 +38,7 @@ type models struct {
 	slow  map[chain.OptionID]time.Duration
 	plan  string
 	score string
+	mute  bool // all that is said is blank
 }
 
 const planOfTwo = "Here you are:\n```json\n" + `{"subtasks":[{"id":"a","type":"research","prompt":"licences","tier":1,"depends_on":[]},{"id":"b","type":"analysis","prompt":"risk","tier":2,"depends_on":["a"]}],"synthesis":"supervisor"}` + "\n```"
@@ -63,6 +64,9 @@ func (m *models) Run(ctx context.Context, c adapter.Call, emit func(walk.Chunk) 
 		text = m.plan
 	case strings.Contains(body, "issues"):
 		text = m.score
+	}
+	if m.mute {
+		text = " \n"
 	}
 	said, _ := json.Marshal(text)
 	data := fmt.Sprintf(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}]}`, said)
@@ -248,15 +252,24 @@ func TestNoModelAtAllIsSaid(t *testing.T) {
 		for _, id := range []chain.OptionID{"alpha/small", "beta/small", "alpha/mid", "beta/mid", "gamma/large"} {
 			s.models.down[id] = true
 		}
-		w := &edge.Work{Stream: true, Comment: func(line string) { t.Errorf("a comment: %s", line) }}
-		events, result, err := s.chat(w, hard)
-		if err != nil || len(events) > 0 || result.End != walk.NothingToTry {
-			t.Errorf("%v %q %+v", err, events, result)
-		}
-		if root := s.tree(w)[0]; root.State != job.Failed || root.Reason != "no_models" {
-			t.Errorf("%+v", root)
-		}
+		s.noModelIsSaid(t)
 	})
+	synctest.Test(t, func(t *testing.T) { // as good as none
+		s := newStage(t, nil)
+		s.models.mute = true
+		s.noModelIsSaid(t)
+	})
+}
+
+func (s *stage) noModelIsSaid(t *testing.T) {
+	w := &edge.Work{Stream: true, Comment: func(line string) { t.Errorf("a comment: %s", line) }}
+	events, result, err := s.chat(w, hard)
+	if err != nil || len(events) > 0 || result.End != walk.NothingToTry {
+		t.Errorf("%v %q %+v", err, events, result)
+	}
+	if root := s.tree(w)[0]; root.State != job.Failed || root.Reason != "no_models" {
+		t.Errorf("%+v", root)
+	}
 }
 
 func TestOneModelIsEnough(t *testing.T) {

@@ -151,6 +151,8 @@ func (s *subjob) outcome(ctx context.Context, r *walk.Result, err error) wave.Ou
 		o.Class = chain.Absent // no chain, or nothing in it that the application may use
 	case ctx.Err() != nil && o.Class != chain.OK:
 		o.Class = chain.Canceled
+	case o.Class == chain.OK && strings.TrimSpace(o.Text) == "":
+		o.Class = chain.BadAnswer // it wins no race, and promises the caller nothing
 	}
 	if r.Option != "" {
 		o.Option = r.Option

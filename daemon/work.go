@@ -116,6 +116,9 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, sub *subjob
 	c, options, direct := choice.chain, choice.options, choice.method == selection.Direct
 	w.Method, a.receipt.Capability = string(choice.method), choice.capability
 	r := &run{daemon: d, chain: c, capability: choice.capability, work: w, account: a, sub: sub, left: func() bool { return ctx.Err() != nil }, request: adapter.Request{ID: w.ID, Primitive: c.Slot().Primitive, Body: w.Body, Model: w.Model, Stream: w.Stream, Usage: w.Usage}}
+	if sub != nil {
+		r.request.MaxAnswer = maxText + maxText/2 // as JSON: what take refuses need not be read first
+	}
 	plan := walk.Plan{
 		Options: options, Rules: c.Rules(), Limits: d.cfg.Defaults, Stream: w.Stream, Budget: w.Budget.Within(c.Rules().Budgets),
 		Needs: walk.Needs{Payload: int64(len(w.Body))}, Hooks: r.hooks(direct),

@@ -20,6 +20,7 @@ type Request struct {
 	Model     string // the name the caller asked for: answers carry it
 	Stream    bool   // the caller wants events; otherwise one whole answer
 	Usage     bool   // the caller asked for the usage event of a stream
+	MaxAnswer int64  // bytes of a plain answer that the caller has a use for; 0: as many as the adapter takes
 }
 
 // Call is one attempt at a request.

@@ -87,7 +87,7 @@ func (r *run) answer(ctx context.Context, staged bool) error {
 	p, text, ok := r.decompose(ctx)
 	switch {
 	case text != "":
-		return r.sink.give(text)
+		return r.give(ctx, text)
 	case !ok:
 		return r.direct(ctx)
 	}
@@ -104,6 +104,16 @@ func (r *run) answer(ctx context.Context, staged bool) error {
 	}
 	if fit {
 		text = r.improve(ctx, text)
+	}
+	return r.give(ctx, text)
+}
+
+// give gives a whole answer to a caller who is still there. What the stages fell
+// back on because they were cancelled is nobody's answer; what they fell back on
+// because the time is up is one.
+func (r *run) give(ctx context.Context, text string) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
 	}
 	return r.sink.give(text)
 }
@@ -129,7 +139,7 @@ func (r *run) direct(ctx context.Context) error {
 			return err
 		}
 		if out.Class == chain.OK {
-			return r.sink.give(out.Text)
+			return r.give(ctx, out.Text)
 		}
 		if ctx.Err() != nil || out.Class == chain.CallerError || out.Class == chain.Filtered {
 			break

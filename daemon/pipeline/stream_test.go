@@ -122,6 +122,26 @@ func TestACallerWhoLeavesEndsAll(t *testing.T) {
 			t.Errorf("%q, %v after %s", h.pieces, h.err, h.took)
 		}
 	})
+	// A stage that could fall back on something does not: nobody takes it.
+	two := says(plan("supervisor", "a 1", "b 2"))
+	for stage, lines := range map[string]map[string]line{
+		"subtask":    {"decompose": two, "subtask": hangs()},
+		"synthesise": {"decompose": two, "subtask": says("x"), "synthesise": hangs()},
+		"score":      {"decompose": two, "subtask": says("x"), "synthesise": says("S"), "score": hangs()},
+		"rewrite":    {"decompose": two, "subtask": says("x"), "synthesise": says("S"), "score": says(`{"score":0,"issues":["x"]}`), "rewrite": hangs()},
+	} {
+		for _, stream := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Minute, cancel)
+				p, _ := pipeline.New(settings(rewrites(3)))
+				h := runWith(ctx, p, script(t, lines), pipeline.Request{Stream: stream})
+				if !errors.Is(h.err, context.Canceled) || h.took != time.Minute || len(h.pieces) > 0 {
+					t.Errorf("%s, stream %v: %q, %v after %s", stage, stream, h.pieces, h.err, h.took)
+				}
+			})
+		}
+	}
 	synctest.Test(t, func(t *testing.T) { // or who is gone when something is written
 		p, _ := pipeline.New(settings())
 		gone := errors.New("gone")

@@ -122,10 +122,14 @@ func (a *Adapter) run(ctx context.Context, c adapter.Call, emit func(walk.Chunk)
 	}
 	w := answer{call: &c, emit: emit, wait: &wait, n: n,
 		reading: reading{part: "message", model: quote(c.Request.Model)}}
+	most := a.config.MaxAnswer
+	if c.Request.MaxAnswer > 0 {
+		most = min(most, c.Request.MaxAnswer)
+	}
 	if c.Request.Stream {
-		err = w.stream(resp, 4*a.config.MaxAnswer)
+		err = w.stream(resp, 4*most)
 	} else {
-		err = w.plain(resp, a.config.MaxAnswer)
+		err = w.plain(resp, most)
 	}
 	w.outcome.Status = resp.StatusCode
 	return w.outcome, err

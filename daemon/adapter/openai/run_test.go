@@ -413,6 +413,16 @@ func TestAnswersAreBounded(t *testing.T) {
 	if _, o := collect(t.Context(), a, chat(p.Endpoint(), true)); o.Class != chain.BadAnswer && o.Class != chain.Cut {
 		t.Errorf("streamed: %s", o.Class)
 	}
+	b := New(Config{}) // by what the caller has a use for
+	defer b.Close()
+	c := chat(p.Endpoint(), false)
+	if _, o := collect(t.Context(), b, c); o.Class != chain.OK {
+		t.Errorf("without a bound: %s", o.Class)
+	}
+	c.Request.MaxAnswer = 1000
+	if got, o := collect(t.Context(), b, c); o.Class != chain.BadAnswer || len(got) != 0 {
+		t.Errorf("of use to the caller: %s, %d chunks", o.Class, len(got))
+	}
 }
 
 func TestModels(t *testing.T) {
