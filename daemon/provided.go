@@ -12,6 +12,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	jobs "github.com/chordwheel/chordwheel/daemon/job"
 	"github.com/chordwheel/chordwheel/daemon/pipeline/wave"
@@ -65,6 +66,20 @@ func (d *Daemon) admitProvider(ctx context.Context, invitation chain.Secret, r j
 		return g, edge.Refuse(edge.HubUnreachable, "the hub is of a version that knows no providers: update it")
 	}
 	return g, &edge.Refusal{Code: edge.HubUnreachable, Message: "the hub refused: " + chain.ClipTo(no.Message, 256), RetryAfter: no.ComeBack}
+}
+
+// providersStatus is what status shows of providers, nil where none ever called.
+func (d *Daemon) providersStatus() *control.Providers {
+	p := &control.Providers{Registered: d.board.Providers(), Counts: d.board.Counts()}
+	if len(p.Registered) == 0 && p.Counts == (jobs.BoardCounts{}) {
+		return nil
+	}
+	for _, one := range p.Registered {
+		if one.Online {
+			p.Online++
+		}
+	}
+	return p
 }
 
 // provided is the work of r for whoever could fill the slot o over HTTP.

@@ -30,6 +30,7 @@ func (d *Daemon) Status() control.Status {
 			Extended: d.counts.extended.Load(), Probes: d.counts.probes.Load(), InFlight: d.counts.inFlight.Load(), Attempts: d.counts.attempts.Load(), Dropped: d.reports.Dropped(), Unproven: d.counts.unproven.Load()},
 	}
 	s.Pipeline = d.pipelineStatus()
+	s.Providers = d.providersStatus()
 	s.Foreign, s.Receipts, s.Gating = d.foreign.status(now), d.receipts.status(), d.gatingStatus(now)
 	if isJoined {
 		expires := joined.Expires.Time()

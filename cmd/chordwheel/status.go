@@ -96,6 +96,11 @@ func (a *app) writeStatus(w io.Writer, s control.Status, now time.Time) {
 		}
 		field("pipeline", line)
 	}
+	if p := s.Providers; p != nil {
+		c := p.Counts
+		field("providers", fmt.Sprintf("%d online, %d registered; %s lost, %d not accepted, %d refused", p.Online, len(p.Registered), count(int(c.Lost), "lease"), c.NotAccepted,
+			c.Unknown+c.NotYours+c.Over+c.Different))
+	}
 	if s.Receipts != nil {
 		field("receipts", a.receiptsLine(*s.Receipts, now))
 	}

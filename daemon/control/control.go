@@ -76,6 +76,7 @@ type Status struct {
 	Resting      []Resting          `json:"resting,omitempty"` // options and keys left alone for now
 	Requests     Requests           `json:"requests"`
 	Pipeline     Pipeline           `json:"pipeline"`
+	Providers    *Providers         `json:"providers,omitempty"` // that work over HTTP; absent where none ever called
 	Traffic      []Traffic          `json:"traffic,omitempty"`
 	Foreign      Foreign            `json:"foreign"`
 	Receipts     *Receipts          `json:"receipts,omitempty"` // nil: none are kept

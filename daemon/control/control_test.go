@@ -224,10 +224,11 @@ func TestJobsAreTold(t *testing.T) {
 // The exposition has one line for each value, and a label is never more than one.
 func TestMetricsAreInTheTextFormat(t *testing.T) {
 	d := &device{status: control.Status{Version: "1", Ready: true, Requests: control.Requests{Total: 7}, Receipts: &control.Receipts{Waiting: 3},
-		Gating:   &control.Gating{Allowed: 5, Denied: 2, Snapshot: &control.Snapshot{Agents: 9}},
-		Pipeline: control.Pipeline{Done: 4, Unscored: map[string]int64{"a\"b\n\\c": 2}}, Traffic: []control.Traffic{{Protocol: "/chordwheel/exec/1.0.0", In: 5, Out: 6}}}}
+		Gating:    &control.Gating{Allowed: 5, Denied: 2, Snapshot: &control.Snapshot{Agents: 9}},
+		Providers: &control.Providers{Online: 2, Counts: job.BoardCounts{Over: 3}},
+		Pipeline:  control.Pipeline{Done: 4, Unscored: map[string]int64{"a\"b\n\\c": 2}}, Traffic: []control.Traffic{{Protocol: "/chordwheel/exec/1.0.0", In: 5, Out: 6}}}}
 	_, body := ask(t, control.Admin(d, func(h http.Handler) http.Handler { return h }), "GET", "/metrics", "")
-	for _, want := range []string{"chordwheel_requests_total 7", "chordwheel_receipts_waiting 3", `chordwheel_gate_decisions_total{decision="deny"} 2`, "chordwheel_snapshot_agents 9", `chordwheel_jobs_ended_total{state="done"} 4`, `chordwheel_info{version="1"} 1`,
+	for _, want := range []string{"chordwheel_requests_total 7", "chordwheel_receipts_waiting 3", `chordwheel_gate_decisions_total{decision="deny"} 2`, "chordwheel_snapshot_agents 9", "chordwheel_providers_online 2", `chordwheel_results_refused_total{reason="over"} 3`, `chordwheel_jobs_ended_total{state="done"} 4`, `chordwheel_info{version="1"} 1`,
 		`chordwheel_scores_unread_total{model="a\"b\n\\c"} 2`, `chordwheel_traffic_bytes_total{protocol="/chordwheel/exec/1.0.0",direction="out"} 6`} {
 		if !strings.Contains(body, "\n"+want+"\n") {
 			t.Errorf("no line %s in\n%s", want, body)

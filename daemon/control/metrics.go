@@ -89,6 +89,7 @@ func metrics(s *Status) []byte {
 		}
 	}
 	e.pipeline(&s.Pipeline)
+	e.providers(s.Providers)
 	var traffic []sample
 	for _, t := range s.Traffic {
 		traffic = append(traffic, sample{float64(t.In), []string{"protocol", t.Protocol, "direction", "in"}}, sample{float64(t.Out), []string{"protocol", t.Protocol, "direction", "out"}})
