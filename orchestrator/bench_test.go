@@ -80,6 +80,22 @@ func BenchmarkReport(b *testing.B) {
 	}
 }
 
+// BenchmarkExplain is what the hub's page and `chain explain` ask for: the whole why of one chain.
+func BenchmarkExplain(b *testing.B) {
+	for _, options := range []int{12, 200} {
+		b.Run(fmt.Sprintf("options=%d", options), func(b *testing.B) {
+			r := start(b, newDisk(), parsed(b, many(options, false)))
+			r.joined("a")
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := r.Explain(context.Background(), home); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkFetch is a head signed for a device that has the body.
 func BenchmarkFetch(b *testing.B) {
 	r := start(b, newDisk(), parsed(b, many(200, false)))
