@@ -1,6 +1,8 @@
 package orchestrator
 
 import (
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -39,7 +41,10 @@ func (h *Hub) limits(p chain.Primitive) escalate.Limits {
 }
 
 // rate gives the escalation rate of a slot, to count in.
-func (h *Hub) rate(slot chain.Slot) *escalate.Rate { return &h.count(slot).rate }
+func (h *Hub) rate(slot chain.Slot) *escalate.Rate {
+	h.rated[slot] = true
+	return &h.count(slot).rate
+}
 
 // answered counts requests of a slot that got an answer. Where nothing is withheld
 // and nobody has protested there is no rate to measure, and nothing to remember.
@@ -75,4 +80,46 @@ func (h *Hub) escalation(slot chain.Slot) EscalationView {
 	v := EscalationView{Next: p.Preview(), Limits: h.limits(slot.Primitive)}
 	v.Nodes, v.Depth = p.Size()
 	return v
+}
+
+// rateKey names a slot's record: a primitive has no spaces.
+func rateKey(slot chain.Slot) string { return string(slot.Primitive) + " " + string(slot.Scope) }
+
+// keepRates writes the rates that changed since the last time.
+func (h *Hub) keepRates() error {
+	if len(h.rated) == 0 {
+		return nil
+	}
+	records := make(map[string]any, len(h.rated))
+	for slot := range h.rated {
+		records[rateKey(slot)] = h.protests[slot].rate.Keep()
+	}
+	if err := h.cfg.Storage.Bucket(bucketRates).PutAll(records); err != nil {
+		return err // they stay marked, for the next time
+	}
+	clear(h.rated)
+	return nil
+}
+
+// loadRates puts the rates back, and drops those that have faded or that the
+// catalogue prepares no chain for any more.
+func (h *Hub) loadRates() error {
+	now := time.Now()
+	var gone []string
+	err := each(h, bucketRates, func(key string, k escalate.Kept) error {
+		primitive, scope, _ := strings.Cut(key, " ")
+		slot := chain.Slot{Scope: chain.ScopeID(scope), Primitive: chain.Primitive(primitive)}
+		rate := k.Rate(now)
+		if _, requests := rate.Share(now); requests == 0 || !h.catalogue.Prepares(slot) {
+			gone = append(gone, key)
+			return nil
+		}
+		slot = chain.Slot{Scope: h.fleet.Name(slot.Scope), Primitive: h.catalogue.Name(slot.Primitive)}
+		h.count(slot).rate = rate
+		return nil
+	})
+	if len(gone) > 0 {
+		err = errors.Join(err, h.cfg.Storage.Bucket(bucketRates).Delete(gone...))
+	}
+	return err
 }

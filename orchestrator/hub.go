@@ -80,6 +80,7 @@ type Hub struct {
 	declared     *limits // of the catalogue; nil until they are asked for
 	plans        map[chain.Slot]*escalate.Plan
 	protests     map[chain.Slot]*protestCount
+	rated        map[chain.Slot]bool // slots whose escalation rate is not kept yet
 	invitations  map[string]invitation
 	admitted     admitted
 	callers      map[chain.PeerID]*caller       // of the last minute
@@ -135,7 +136,7 @@ func New(cfg Config) (*Hub, error) {
 		turn: make(chan struct{}, 1), poke: make(chan struct{}, 1), ready: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
 		catalogue: cfg.Catalogue, fleet: fleet.New(), book: learn.NewBook(), sizes: learn.NewBook(),
 		press: publish.New(cfg.Key, cfg.Mesh, numbers), desk: escalate.NewDesk(), quota: quota.New(),
-		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{},
+		plans: map[chain.Slot]*escalate.Plan{}, protests: map[chain.Slot]*protestCount{}, rated: map[chain.Slot]bool{},
 		invitations: map[string]invitation{}, topics: map[chain.ScopeID]topic{}, again: map[chain.Slot]time.Time{}, looked: map[chain.Slot]time.Time{},
 		callers: map[chain.PeerID]*caller{}, gone: map[chain.PeerID]chain.Instant{},
 		refused: map[string]uint64{}, fresh: map[learn.Key]bool{}, unkept: map[chain.ScopeID]bool{}, kept: map[chain.CID]bool{},
@@ -322,7 +323,7 @@ func (h *Hub) CatalogueRefused(ctx context.Context, why string) error {
 
 // keepLearned writes what changed since the last time.
 func (h *Hub) keepLearned() error {
-	return errors.Join(h.keepBook(h.book, bucketLearned), h.keepBook(h.sizes, bucketSizes))
+	return errors.Join(h.keepBook(h.book, bucketLearned), h.keepBook(h.sizes, bucketSizes), h.keepRates())
 }
 
 // keepBook does that for one book, in a sync or two.

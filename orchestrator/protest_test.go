@@ -263,6 +263,61 @@ func TestProtestsForInventedPrimitives(t *testing.T) {
 	})
 }
 
+// TestTheRateSurvivesARestart: how many of a chain's requests protest is known after a
+// stop and, up to half a minute, after a crash; not what has faded, nor of a chain
+// that the catalogue means no more.
+func TestTheRateSurvivesARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := newDisk()
+		r := start(t, disk, parsed(t, declared))
+		a := r.joined("a", "key:alpha", "key:beta")
+		c, err := a.fetch(home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		protest := func(nonce string) {
+			t.Helper()
+			if reply, err := r.Protest(t.Context(), a.key.PeerID(), wire.Protest{Slot: home, Body: c.Head().Body, Nonce: nonce, Failed: []chain.Failure{{Option: "alpha/small", Class: chain.Timeout}}}); err != nil || reply.Extension == nil {
+				t.Fatal(reply, err)
+			}
+		}
+		rate := func(h *rig) orchestrator.ProtestsView {
+			t.Helper()
+			chains, err := h.Chains(t.Context())
+			if err != nil || len(chains) != 1 {
+				t.Fatal(chains, err)
+			}
+			return chains[0].Protests
+		}
+		protest("one")
+		a.report("alpha/small", chain.OK, 39, 300*time.Millisecond)
+		before := rate(r)
+		if before.Rate < 20_000 || before.Requests < 38 {
+			t.Fatalf("%+v", before)
+		}
+		time.Sleep(31 * time.Second)
+		crashed := &rig{t: t, key: r.key, disk: disk.copy(), said: &said{}}
+		protest("two")
+		r.stop()
+
+		r = start(t, disk, parsed(t, declared))
+		after := rate(r)
+		if after.Rate < before.Rate+20_000 || after.Requests < 38 || after.Answered != 0 {
+			t.Errorf("after a stop %+v, before %+v and another protest", after, before)
+		}
+		if after := rate(start(t, crashed.disk, parsed(t, declared))); after.Rate < before.Rate-1000 || after.Rate > before.Rate+1000 || after.Requests < 38 {
+			t.Errorf("after a crash %+v, before %+v", after, before)
+		}
+		r.stop()
+		r = start(t, disk, parsed(t, strings.ReplaceAll(declared, "llm.chat", "llm.other")))
+		want(t, "records of chains that the catalogue does not mean", len(disk.buckets["hub-rates"]), 0)
+		r.stop()
+		time.Sleep(30 * 24 * time.Hour)
+		start(t, crashed.disk, parsed(t, declared))
+		want(t, "records of rates that have faded", len(crashed.disk.buckets["hub-rates"]), 0)
+	})
+}
+
 // TestOneDeviceDoesNotDrownTheAlarms: the same false claim a thousand times is
 // one alarm and one line, and another device's stays to be seen.
 func TestOneDeviceDoesNotDrownTheAlarms(t *testing.T) {

@@ -262,7 +262,8 @@ func (h *Hub) whyNone(slot chain.Slot) string {
 // maxReasons bounds how many options a refusal names.
 const maxReasons = 4
 
-// protestCount is what one slot's protests came to since the start. Counts are
+// protestCount is what one slot's protests came to since the start, beside the rate,
+// which survives one. Counts are
 // kept for what the catalogue prepares only: names are the devices' to choose.
 type protestCount struct {
 	Answered, Refused, Coalesced, Queued uint64

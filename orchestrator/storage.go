@@ -53,6 +53,7 @@ const (
 	bucketLearned     = "hub-learned"
 	bucketSizes       = "hub-sizes"
 	bucketQuota       = "hub-quota"
+	bucketRates       = "hub-rates"
 )
 
 // MeshID gives the ID of the mesh that this data directory is the hub of. The
@@ -169,6 +170,7 @@ func (h *Hub) load() error {
 		each(h, bucketTopics, func(scope string, t topic) error { h.topics[chain.ScopeID(scope)] = t; return nil }),
 		each(h, bucketLearned, func(key string, b []byte) error { return h.book.Restore(key, b) }),
 		each(h, bucketSizes, func(key string, b []byte) error { return h.sizes.Restore(key, b) }),
+		h.loadRates(),
 		h.loadQuota(),
 		h.loadEditions(),
 	)

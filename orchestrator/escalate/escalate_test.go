@@ -2,6 +2,7 @@ package escalate
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -244,6 +245,40 @@ func TestRate(t *testing.T) {
 	}
 	if share, n := r.Share(now.AddDate(50, 0, 0)); share != 0 || n != 0 {
 		t.Errorf("a clock that jumps: %d of %g", share, n)
+	}
+
+	r.Count(1, 1, now.AddDate(50, 0, 0)) // the clock was wrong
+	r.Count(100, 1, now)
+	if _, n := r.Share(now.Add(48 * time.Hour)); n > 30 {
+		t.Errorf("after a clock that was ahead nothing fades: %g requests", n)
+	}
+}
+
+// TestARateIsKept: it comes back as it was, to a thousandth of a request, and what
+// nobody can have counted does no harm.
+func TestARateIsKept(t *testing.T) {
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	var r Rate
+	r.Count(300, 7, now.Add(-30*time.Hour))
+	r.Count(100, 2, now)
+	back := r.Keep().Rate(now)
+	for _, at := range []time.Time{now, now.Add(20 * time.Hour)} {
+		share, n := r.Share(at)
+		if gotShare, gotN := back.Share(at); math.Abs(float64(gotShare)-float64(share)) > 10 || math.Abs(gotN-n) > 0.01 {
+			t.Errorf("%d of %g, want %d of %g", gotShare, gotN, share, n)
+		}
+	}
+	if (&Rate{}).Keep().Rate(now).requests != 0 {
+		t.Error("nothing became something")
+	}
+	wild := Kept{math.MaxUint64, math.MaxUint64, math.MaxInt64}.Rate(now)
+	wild.Count(1, 0, now)
+	if share, n := wild.Share(now.AddDate(1, 0, 0)); share != 0 || n != 0 {
+		t.Errorf("a wild record never fades: %d of %g", share, n)
+	}
+	wild = Rate{requests: math.Inf(1), protests: math.NaN()}
+	if k := wild.Keep(); k.Requests > maxKept*1000 || k.Protests > maxKept*1000 {
+		t.Errorf("kept %+v", k)
 	}
 }
 

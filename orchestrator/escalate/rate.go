@@ -18,12 +18,16 @@ type Rate struct {
 	newest             time.Time
 }
 
+// backJump is from when on a moment before the newest says that the clock was
+// wrong then: else a rate would not fade until that time has come.
+const backJump = 2 * time.Hour
+
 // Count adds requests that ended, and requests that protested, at a moment. A
-// moment before the newest counts as the newest.
+// moment before the newest counts as the newest, unless the clock went back.
 func (r *Rate) Count(requests, protests uint64, at time.Time) {
 	if fade := r.fade(at); fade < 1 {
 		r.requests, r.protests, r.newest = r.requests*fade, r.protests*fade, at
-	} else if r.newest.IsZero() {
+	} else if r.newest.IsZero() || r.newest.Sub(at) > backJump {
 		r.newest = at
 	}
 	r.requests += float64(requests)
@@ -47,4 +51,36 @@ func (r *Rate) Share(now time.Time) (share chain.PPM, requests float64) {
 		return 0, 0
 	}
 	return chain.PPMOf(min(r.protests/max(r.requests, r.protests), 1)), requests
+}
+
+// Kept is a rate as it is kept over a restart: counts in thousandths, as of At.
+type Kept struct {
+	Requests uint64        `cbor:"r"`
+	Protests uint64        `cbor:"p"`
+	At       chain.Instant `cbor:"a"`
+}
+
+// Keep gives r for keeping.
+func (r *Rate) Keep() Kept {
+	thousandths := func(n float64) uint64 {
+		if !(n > 0) {
+			return 0
+		}
+		return uint64(min(n, maxKept) * 1000)
+	}
+	return Kept{thousandths(r.requests), thousandths(r.protests), chain.InstantOf(r.newest)}
+}
+
+// maxKept is as many requests as a rate may have behind it: more than any hub hears of.
+const maxKept = 1e12
+
+// Rate gives the rate that was kept, as of now at the latest: the clock may have
+// been ahead.
+func (k Kept) Rate(now time.Time) Rate {
+	counted := func(n uint64) float64 { return min(float64(n)/1000, maxKept) }
+	r := Rate{counted(k.Requests), counted(k.Protests), k.At.Time()}
+	if r.newest.After(now) {
+		r.newest = now
+	}
+	return r
 }
