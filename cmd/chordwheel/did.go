@@ -27,6 +27,7 @@ const (
 	didFolder  = "did"           // logs, as they are served
 	didName    = "did-name"      // what this node goes by
 	didKeysExt = ".did-keys"     // behind the SCID: keys that sign the log's entries
+	didLock    = "did.lock"      // held by who changes any of these
 	resolving  = 1 * time.Minute // at most
 )
 
@@ -38,6 +39,13 @@ type identities struct {
 
 func identitiesIn(dir string) identities {
 	return identities{dir, shelf.New(filepath.Join(dir, didFolder), datadir.WritePrivate)}
+}
+
+// alone calls f while no other command changes a name of this node: of two that extend
+// one log, the keys that the one commits to would be overwritten by the other's, and
+// nobody could extend it again.
+func (i identities) alone(f func() error) error {
+	return datadir.Alone(filepath.Join(i.dir, didLock), f)
 }
 
 // key reads the node's own key, also while the node runs.
@@ -235,12 +243,15 @@ back to the key's own name.`,
 			if err := lists(r, key); err != nil {
 				return err
 			}
-			if log != nil {
-				if err := i.shelf.Put(r.DID, log); err != nil {
-					return err
+			err = i.alone(func() error {
+				if log != nil {
+					if err := i.shelf.Put(r.DID, log); err != nil {
+						return err
+					}
 				}
-			}
-			if err := datadir.WritePrivate(file, []byte(r.DID+"\n")); err != nil {
+				return datadir.WritePrivate(file, []byte(r.DID+"\n"))
+			})
+			if err != nil {
 				return err
 			}
 			return d.print(shown{Key: key.DID(), DID: r.DID, Version: r.VersionID})

@@ -63,8 +63,13 @@ func (k *updateKeys) add() (ed25519.PrivateKey, error) {
 		return nil, err
 	}
 	k.Seeds = append(k.Seeds, private.Seed())
-	k.Seeds = k.Seeds[max(0, len(k.Seeds)-keptSeeds):]
 	return private, nil
+}
+
+// trim forgets the oldest seeds, but never that at index signer, however many
+// changes failed since: until the log is written, it alone can sign the next entry.
+func (k *updateKeys) trim(signer int) {
+	k.Seeds = k.Seeds[max(0, min(signer, len(k.Seeds)-keptSeeds)):]
 }
 
 func (k *updateKeys) write(file string) error {
@@ -114,49 +119,56 @@ entry ahead; keep their file safe, and away from here if you can.`,
 			if err != nil {
 				return err
 			}
-			mine := chain.DIDKey(public) == own.DID()
-			if name, err := i.name(); err != nil || mine && name != "" {
-				return errors.Join(err, fmt.Errorf("this node goes by %s already; chordwheel did deactivate ends it, chordwheel did use %s leaves it", name, own.DID()))
-			}
 			place, err := did.Place(args[0])
 			if err != nil {
 				return usage("%w", err)
 			}
-			var keys updateKeys
-			first, err := keys.add()
-			if err != nil {
-				return err
-			}
-			next, err := keys.add()
-			if err != nil {
-				return err
-			}
-			name, log, err := did.Create(did.New{Place: place, Update: first, Next: []ed25519.PublicKey{next.Public().(ed25519.PublicKey)}, Sign: public, Portable: portable}, time.Now())
-			if err != nil {
-				return err
-			}
-			keys.DID = name
-			file := d.keysFile(i, name)
-			if _, err := os.Lstat(file); err == nil {
-				return fmt.Errorf("%s is there already: it may hold the keys of another DID", file)
-			}
-			if err := keys.write(file); err != nil { // before the log: nobody could change it
-				return err
-			}
-			if err := i.shelf.Put(name, log); err != nil {
-				return err
-			}
-			if mine {
-				if err := datadir.WritePrivate(filepath.Join(i.dir, didName), []byte(name+"\n")); err != nil {
-					return err
-				}
-			}
-			return d.finish(i, own, name, log, file)
+			return i.alone(func() error { return d.begin(i, own, did.New{Place: place, Sign: public, Portable: portable}) })
 		},
 	}
 	c.Flags().StringVar(&key, "key", "", "`DID` of the key to list, a did:key (default: this node's)")
 	c.Flags().BoolVar(&portable, "portable", false, "let it move to another address later")
 	return d.keysFlag(c)
+}
+
+// begin makes a new DID with its log. The node goes by it if the key that it lists
+// is the node's own.
+func (d *didCommand) begin(i identities, own chain.Key, n did.New) error {
+	mine := chain.DIDKey(n.Sign) == own.DID()
+	if name, err := i.name(); err != nil || mine && name != "" {
+		return errors.Join(err, fmt.Errorf("this node goes by %s already; chordwheel did deactivate ends it, chordwheel did use %s leaves it", name, own.DID()))
+	}
+	var keys updateKeys
+	first, err := keys.add()
+	if err != nil {
+		return err
+	}
+	next, err := keys.add()
+	if err != nil {
+		return err
+	}
+	n.Update, n.Next = first, []ed25519.PublicKey{next.Public().(ed25519.PublicKey)}
+	name, log, err := did.Create(n, time.Now())
+	if err != nil {
+		return err
+	}
+	keys.DID = name
+	file := d.keysFile(i, name)
+	if _, err := os.Lstat(file); err == nil {
+		return fmt.Errorf("%s is there already: it may hold the keys of another DID", file)
+	}
+	if err := keys.write(file); err != nil { // before the log: nobody could change it
+		return err
+	}
+	if err := i.shelf.Put(name, log); err != nil {
+		return err
+	}
+	if mine {
+		if err := datadir.WritePrivate(filepath.Join(i.dir, didName), []byte(name+"\n")); err != nil {
+			return err
+		}
+	}
+	return d.finish(i, own, name, log, file)
 }
 
 func (d *didCommand) finish(i identities, own chain.Key, name string, log []byte, file string) error {
@@ -174,6 +186,10 @@ func (d *didCommand) change(args []string, c did.Change) error {
 	if err != nil {
 		return err
 	}
+	return i.alone(func() error { return d.changeAlone(i, own, args, c) })
+}
+
+func (d *didCommand) changeAlone(i identities, own chain.Key, args []string, c did.Change) error {
 	name, log, err := "", []byte(nil), error(nil)
 	if len(args) > 0 {
 		name = args[0]
@@ -201,7 +217,8 @@ func (d *didCommand) change(args []string, c did.Change) error {
 		c.Next = []ed25519.PublicKey{next.Public().(ed25519.PublicKey)}
 	}
 	var longer []byte
-	for at := len(candidates) - 1; at >= 0; at-- { // which one was committed to shows
+	at := len(candidates) - 1
+	for ; at >= 0; at-- { // which one was committed to shows
 		c.Update = ed25519.NewKeyFromSeed(candidates[at])
 		if longer, err = did.Update(log, c, c.Update, time.Now()); err == nil {
 			break
@@ -210,6 +227,7 @@ func (d *didCommand) change(args []string, c did.Change) error {
 	if err != nil {
 		return err
 	}
+	keys.trim(at)
 	if err := keys.write(file); err != nil { // before the log, which commits to the newest of them
 		return err
 	}

@@ -2,7 +2,6 @@ package keyring
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -13,8 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/gofrs/flock"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/store/datadir"
@@ -108,13 +105,10 @@ func read(path string) (contents, error) {
 
 // change lets f edit the content and writes it, while no other process does.
 func change(path string, f func(*contents) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	lock := flock.New(filepath.Join(filepath.Dir(path), lockName), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
-	if ok, err := lock.TryLockContext(ctx, 20*time.Millisecond); !ok {
-		return fmt.Errorf("keys: another command is changing %s: try again (%w)", path, err)
-	}
-	defer lock.Close()
+	return datadir.Alone(filepath.Join(filepath.Dir(path), lockName), func() error { return changeAlone(path, f) })
+}
+
+func changeAlone(path string, f func(*contents) error) error {
 	sweep(path)
 	c, err := read(path)
 	if err != nil {
