@@ -45,6 +45,7 @@ func (h *Hub) input(slot chain.Slot, now time.Time) (in resolve.Input, rules cha
 	in.Cap, in.Measured = p.Rules.WithDefaults().Attempts, h.measured(p.Name, p.Profile, now)
 	h.override(&in, &w, p.Name)
 	rules = p.Rules
+	in.Explore, in.NoExploration = rules.Explore, rules.NoExploration
 	rules.CallsPerMinute = chain.PPMOf(p.Source.CallsPerMinute)
 	return in, publish.Rules(rules, in), true
 }

@@ -32,19 +32,6 @@ func Rules(r chain.Rules, in resolve.Input) chain.Rules {
 	return r
 }
 
-// seek adds to rules what is sought of the options that may be explored. It is no input
-// of policy: what is sought follows from estimates.
-func seek(r chain.Rules, sought []chain.Sought) chain.Rules {
-	explore := r.WithDefaults().Explore
-	r.Sought = slices.DeleteFunc(slices.Clone(sought), func(s chain.Sought) bool {
-		return r.NoExploration || !slices.ContainsFunc(explore, func(p string) bool { return chain.Match(p, string(s.Option)) })
-	})
-	if len(r.Sought) == 0 {
-		r.Sought = nil
-	}
-	return r
-}
-
 // Fingerprint names everything that policy depended on but the estimates. That
 // an option is suspect counts as an input. It is the same for scopes that differ
 // by their name alone.

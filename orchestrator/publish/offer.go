@@ -32,7 +32,7 @@ type Prepared struct {
 // Prepare makes the bytes of an offer. input is a fingerprint of all that policy
 // depends on but estimates.
 func Prepare(r resolve.Resolution, rules chain.Rules, input string) (*Prepared, error) {
-	rules = seek(rules, r.Sought)
+	rules.Sought = r.Sought // no input of policy: what is sought follows from estimates
 	bytes, err := encode(chain.Body{Primitive: r.Slot.Primitive, Options: r.Options, Rules: rules})
 	if err != nil {
 		return nil, fmt.Errorf("publish %s: %w", r.Slot, err)

@@ -376,8 +376,7 @@ func TestAClockThatWasAheadByYears(t *testing.T) {
 }
 
 // TestWhatIsSoughtIsPublished: that more samples are sought of an option is told ten minutes
-// after the last change at the earliest, of what the owner lets devices explore; that fewer
-// are, with the next change of another kind.
+// after the last change at the earliest; that fewer are, with the next change of another kind.
 func TestWhatIsSoughtIsPublished(t *testing.T) {
 	p, _, _ := press(t)
 	now := start
@@ -404,8 +403,6 @@ func TestWhatIsSoughtIsPublished(t *testing.T) {
 	now = now.Add(9 * time.Minute)
 	want("", 0, say(b, chain.Rules{}))
 	now = now.Add(time.Minute)
-	want("", 0, say(b, chain.Rules{NoExploration: true}))
-	want("", 0, say(b, chain.Rules{Explore: []string{"c/*"}}))
 	want(Trend, 1, say(b, chain.Rules{}))
 	now = now.Add(time.Hour)
 	want("", 1, say(nil, chain.Rules{}))

@@ -43,6 +43,11 @@ type Input struct {
 	Cap        int         // attempts of one request; 0: no cap
 	Rho        float64     // see [order.Terms]; 0: the default
 	Candidates []Candidate // in any order; every option that a list may mean
+
+	// What the rules let devices explore, beside which nothing is sought. It is told
+	// with the rules and so no part of an input's fingerprint.
+	Explore       []string `json:"-"` // patterns; empty: all
+	NoExploration bool     `json:"-"`
 }
 
 // Seed is one source's list of options for one chain, best first. Tiers are an

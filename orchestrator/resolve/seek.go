@@ -30,23 +30,28 @@ const (
 // An estimate follows by itself what is used; of what is not, a few samples a day have to
 // turn a whole night's around, and more of them turn it sooner.
 func (w *work) seek() (list []chain.Sought) {
-	if w.in.Mode == Fixed {
+	if w.in.Mode == Fixed || w.in.NoExploration {
 		return nil
 	}
 	for i, p := range w.open {
-		if i == 0 || p.c.Option.Kind == chain.Peer || p.values.weight >= plenty || p.conserved() { // requests measure what is in front, and peers
+		if i == 0 || p.c.Option.Kind == chain.Peer || p.values.weight >= plenty || p.conserved() || !w.in.explores(p.c.Option.ID) { // requests measure what is in front, and peers
 			continue
 		}
 		if t := p.trend(w.in); t != nil && w.moves(p, t) {
 			p.sought = soughtDaily
 			list = append(list, chain.Sought{Option: p.c.Option.ID, Daily: soughtDaily})
 		}
-	}
-	if len(list) > chain.MaxSought {
-		list = list[:chain.MaxSought] // the nearest to the front
+		if len(list) == chain.MaxSought { // the nearest to the front
+			break
+		}
 	}
 	slices.SortFunc(list, func(a, b chain.Sought) int { return cmp.Compare(a.Option, b.Option) })
 	return list
+}
+
+// explores reports whether devices may probe an option.
+func (in *Input) explores(id chain.OptionID) bool {
+	return len(in.Explore) == 0 || slices.ContainsFunc(in.Explore, func(pattern string) bool { return Match(pattern, id) })
 }
 
 func (p *placed) conserved() bool {

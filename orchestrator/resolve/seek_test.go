@@ -37,6 +37,9 @@ func TestWhatIsSought(t *testing.T) {
 			x.Ceilings = []resolve.Ceiling{{Name: "x", Used: 0.79}}
 		}, true},
 		{"an order that the owner fixed", "b/m", slower, func(in *resolve.Input, _ *resolve.Candidate) { in.Mode = resolve.Fixed }, false},
+		{"what devices may explore", "b/m", slower, func(in *resolve.Input, _ *resolve.Candidate) { in.Explore = []string{"c/*", "b/*"} }, true},
+		{"what they may not", "b/m", slower, func(in *resolve.Input, _ *resolve.Candidate) { in.Explore = []string{"c/*"} }, false},
+		{"a chain that nobody explores", "b/m", slower, func(in *resolve.Input, _ *resolve.Candidate) { in.NoExploration = true }, false},
 		{"out of the chain", "b/m", slower, func(in *resolve.Input, _ *resolve.Candidate) { in.Deny = []resolve.Ruling{{Pattern: "b/*"}} }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

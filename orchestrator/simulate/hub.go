@@ -113,7 +113,9 @@ func (h *hub) input(now time.Time) (resolve.Input, chain.Rules) {
 		}
 		in.Candidates = append(in.Candidates, c)
 	}
-	return in, publish.Rules(sc.rules(), in)
+	rules := sc.rules()
+	in.Explore, in.NoExploration = rules.Explore, rules.NoExploration
+	return in, publish.Rules(rules, in)
 }
 
 // prior is what the catalogue declares of an option.
