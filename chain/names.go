@@ -27,7 +27,16 @@ type Primitive string
 // Primitives that the product itself refers to.
 const (
 	LLMChat Primitive = "llm.chat"
+	T1      Primitive = "llm.t1" // executors
+	T2      Primitive = "llm.t2" // workers
+	T3      Primitive = "llm.t3" // supervisors
 )
+
+// TierPrimitive is the work of the models of a tier, 1 to 3.
+func TierPrimitive(tier int) Primitive { return [...]Primitive{T1, T2, T3}[tier-1] }
+
+// LLM reports whether work of p is a chat completion: all that is called llm.….
+func (p Primitive) LLM() bool { return strings.HasPrefix(string(p), "llm.") }
 
 // Capability is a token that a device declares, such as "execute:llm.chat" or
 // "key:groq". The set is open.
@@ -36,15 +45,43 @@ type Capability string
 // Submit is the capability without which a device may not ask for work.
 const Submit Capability = "submit"
 
+// How capabilities begin that name something.
+const (
+	executePrefix = "execute:"
+	devicePrefix  = "device:"
+	modelPrefix   = "model:"
+)
+
 // ExecuteCapability is what a device declares that can run p.
-func ExecuteCapability(p Primitive) Capability { return Capability("execute:" + string(p)) }
+func ExecuteCapability(p Primitive) Capability { return Capability(executePrefix + string(p)) }
+
+// Executes gives the primitive that a device with c can run; false if c is about
+// something else.
+func (c Capability) Executes() (Primitive, bool) {
+	p, ok := strings.CutPrefix(string(c), executePrefix)
+	return Primitive(p), ok
+}
+
+// ModelCapability is what a device declares that has the model called name.
+func ModelCapability(name string) Capability { return Capability(modelPrefix + name) }
+
+// Model gives the model that a device with c has; false if c is about something
+// else.
+func (c Capability) Model() (name string, ok bool) { return strings.CutPrefix(string(c), modelPrefix) }
 
 // KeyCapability is what a device declares that holds the key called name.
 func KeyCapability(name string) Capability { return Capability("key:" + name) }
 
 // DeviceCapability is what the device called id declares, and no other: a slot that
 // requires it means that one.
-func DeviceCapability(id DeviceID) Capability { return Capability("device:" + string(id)) }
+func DeviceCapability(id DeviceID) Capability { return Capability(devicePrefix + string(id)) }
+
+// Device gives the device that declares c, and no other; false if c is about
+// something else.
+func (c Capability) Device() (DeviceID, bool) {
+	id, ok := strings.CutPrefix(string(c), devicePrefix)
+	return DeviceID(id), ok
+}
 
 // OptionID is the stable name of an option: "groq/llama-3.3-70b",
 // "local/ollama/qwen2.5:7b", "peer" or "peer/NAME".

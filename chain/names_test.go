@@ -238,3 +238,31 @@ func TestWhatIsBlamedRan(t *testing.T) {
 		}
 	}
 }
+
+// What a capability is put together of comes out of it again, and of no other.
+func TestCapabilitiesAreTakenApart(t *testing.T) {
+	for capability, want := range map[chain.Capability]string{
+		chain.ExecuteCapability(chain.T2):     "runs llm.t2",
+		chain.ModelCapability("qwen2.5:7b"):   "has qwen2.5:7b",
+		chain.DeviceCapability("6f1c"):        "is 6f1c",
+		chain.KeyCapability("execute:llm.t2"): "",
+		chain.Submit:                          "",
+	} {
+		got := ""
+		if p, ok := capability.Executes(); ok {
+			got += "runs " + string(p)
+		}
+		if m, ok := capability.Model(); ok {
+			got += "has " + m
+		}
+		if d, ok := capability.Device(); ok {
+			got += "is " + string(d)
+		}
+		if got != want {
+			t.Errorf("%s %s, want %s", capability, got, want)
+		}
+	}
+	if !chain.LLMChat.LLM() || !chain.TierPrimitive(3).LLM() || chain.Primitive("embed.text").LLM() {
+		t.Error("llm.chat and llm.t3 are chat completions, embed.text is none")
+	}
+}

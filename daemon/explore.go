@@ -38,16 +38,12 @@ const probeTokens = 16 // of probeSentence, about
 // probeFor makes the fixed probe of a primitive, as long as its profile; nil where
 // there is none.
 func probeFor(p chain.Primitive, profile chain.Profile) []byte {
-	text := strings.Repeat(probeSentence, int(min(max(profile.Input/probeTokens, 1), maxProbeIn/probeTokens)))
-	var request any
-	switch {
-	case strings.HasPrefix(string(p), "llm."):
-		request = map[string]any{"model": edge.Auto, "max_tokens": min(max(profile.Output, 1), maxProbeOut), "messages": []any{
-			map[string]any{"role": "user", "content": text + "Continue in this manner, as long as you can."}}}
-	default:
+	if !p.LLM() {
 		return nil
 	}
-	b, err := json.Marshal(request)
+	text := strings.Repeat(probeSentence, int(min(max(profile.Input/probeTokens, 1), maxProbeIn/probeTokens)))
+	b, err := json.Marshal(map[string]any{"model": edge.Auto, "max_tokens": min(max(profile.Output, 1), maxProbeOut), "messages": []any{
+		map[string]any{"role": "user", "content": text + "Continue in this manner, as long as you can."}}})
 	if err != nil {
 		return nil // there is nothing in it that could fail
 	}

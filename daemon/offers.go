@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -13,9 +12,6 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/selection"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
-
-// modelPrefix begins the capabilities that name a model.
-const modelPrefix = "model:"
 
 // offers gives the places where work of w's kind could run now, in the order in
 // which a walk would try them: an option each, and for a slot one for each peer that
@@ -78,7 +74,7 @@ func (d *Daemon) peerOffers(slot chain.Slot, o *chain.Option, now time.Time) (al
 func onlyModel(capabilities []chain.Capability) string {
 	model := ""
 	for _, c := range capabilities {
-		if name, ok := strings.CutPrefix(string(c), modelPrefix); ok {
+		if name, ok := c.Model(); ok {
 			if model != "" {
 				return ""
 			}

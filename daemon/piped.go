@@ -96,7 +96,7 @@ func (d *Daemon) answer(ctx context.Context, w *edge.Work, a *account, deliver w
 
 // budgets gives the rules that bound how long w may take.
 func (d *Daemon) budgets(w *edge.Work) chain.Budgets {
-	for _, p := range []chain.Primitive{chain.LLMChat, pipeline.T3, pipeline.T2, pipeline.T1} {
+	for _, p := range []chain.Primitive{chain.LLMChat, chain.T3, chain.T2, chain.T1} {
 		if c, err := d.inForceFor(w.App, p, chain.Qualifier{}); err == nil {
 			return c.Rules().Budgets
 		}

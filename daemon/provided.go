@@ -110,7 +110,7 @@ func (r *run) runAtProviders(ctx context.Context, a walk.Attempt, emit func(walk
 	d := r.daemon
 	w := d.provided(r.chain.Slot(), &a.Option)
 	w.RequestID, w.Transaction, w.Body = r.work.ID, r.account.receipt.TransactionID, r.work.Body
-	chat := strings.HasPrefix(string(w.Primitive), "llm.")
+	chat := w.Primitive.LLM()
 	w.Stream = r.work.Stream && chat
 	if r.sub != nil {
 		if of, ok := d.jobs.Get(r.sub.id); ok {

@@ -385,7 +385,7 @@ func (d *Daemon) capabilities() []chain.Capability {
 			set[chain.ExecuteCapability(p)] = true
 		}
 		if l.Option.Model != "" {
-			set[chain.Capability("model:"+l.Option.Model)] = true
+			set[chain.ModelCapability(l.Option.Model)] = true
 		}
 	}
 	for _, c := range d.cfg.Chains.All() {

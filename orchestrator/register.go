@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -130,11 +129,11 @@ func deviceAgents(d *fleet.Device, now chain.Instant) []registry.Agent {
 	}
 	var list []registry.Agent
 	for _, c := range d.Declared {
-		primitive, ok := strings.CutPrefix(string(c), executePrefix)
+		primitive, ok := c.Executes()
 		if !ok || !d.Allows(c) {
 			continue
 		}
-		a := registry.Agent{DID: did, Capability: primitive, Status: registry.Active, Class: registry.Device}
+		a := registry.Agent{DID: did, Capability: string(primitive), Status: registry.Active, Class: registry.Device}
 		if !d.Active(now) {
 			a.Status, a.Class = registry.Suspended, registry.Former
 		}
@@ -148,8 +147,6 @@ func sameAgents(old, d *fleet.Device, now time.Time) bool {
 	at := chain.InstantOf(now)
 	return slices.Equal(deviceAgents(old, at), deviceAgents(d, at))
 }
-
-var executePrefix = string(chain.ExecuteCapability(""))
 
 func (h *Hub) permit(seeker, agent, capability string) error {
 	now := chain.InstantOf(time.Now())

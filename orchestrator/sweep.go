@@ -102,7 +102,7 @@ func (h *Hub) class(slot chain.Slot, now time.Time) (c class, shared bool) {
 // matters who the members of a scope are.
 func namesDevices(c *catalog.Catalog) bool {
 	names := func(list []chain.Capability) bool {
-		return slices.ContainsFunc(list, func(c chain.Capability) bool { return strings.HasPrefix(string(c), "device:") })
+		return slices.ContainsFunc(list, func(c chain.Capability) bool { _, one := c.Device(); return one })
 	}
 	return slices.ContainsFunc(c.Primitives, func(p catalog.Primitive) bool {
 		return names(p.Source.Requires) || slices.ContainsFunc(p.Slots, func(s catalog.Slot) bool { return names(s.Requires) })

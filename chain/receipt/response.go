@@ -6,7 +6,6 @@ import (
 	"hash"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
 )
@@ -37,7 +36,7 @@ type Response struct {
 // stream is set.
 func NewResponse(p chain.Primitive, stream bool) *Response {
 	r := &Response{stream: stream}
-	if strings.HasPrefix(string(p), "llm.") {
+	if p.LLM() {
 		r.text = sha256.New()
 	}
 	return r

@@ -7,7 +7,6 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/daemon/adapter/openai"
-	"github.com/chordwheel/chordwheel/daemon/pipeline"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -27,7 +26,7 @@ const (
 // tiers are the primitives of the pipeline. A model server that was found serves all
 // of them: its owner has none for each. The small model inside serves none, for it
 // cannot plan, judge or rewrite.
-var tiers = []chain.Primitive{pipeline.T1, pipeline.T2, pipeline.T3}
+var tiers = []chain.Primitive{chain.T1, chain.T2, chain.T3}
 
 // discover asks the usual ports of this machine for model lists. What answers is
 // offered as local options. No completion is ever asked for.

@@ -108,8 +108,8 @@ func rttOf(ms float64) string {
 func executes(all []chain.Capability) string {
 	var list []string
 	for _, c := range all {
-		if p, ok := strings.CutPrefix(string(c), "execute:"); ok {
-			list = append(list, p)
+		if p, ok := c.Executes(); ok {
+			list = append(list, string(p))
 		}
 	}
 	return strings.Join(list, ", ")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -200,8 +199,8 @@ func (k *known) misses(a *Ask, execute chain.Capability) chain.Capability {
 		return execute
 	}
 	for _, c := range a.Slot.Requires {
-		if id, ok := strings.CutPrefix(string(c), "device:"); ok {
-			if string(k.membership.DeviceID) != id {
+		if id, ok := c.Device(); ok {
+			if k.membership.DeviceID != id {
 				return c
 			}
 		} else if !slices.Contains(k.capabilities, c) {

@@ -2,7 +2,6 @@ package edge
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
 )
@@ -20,7 +19,7 @@ var foreignLimits = Limits{Messages: 1 << 20, Depth: 512}
 // hold places and no content.
 func CheckForeign(p chain.Primitive, body []byte, stream bool) error {
 	asked := false
-	if strings.HasPrefix(string(p), "llm.") {
+	if p.LLM() {
 		c, err := readChat(body, foreignLimits)
 		if err != nil {
 			return err

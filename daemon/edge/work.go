@@ -2,7 +2,6 @@ package edge
 
 import (
 	"bytes"
-	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
 )
@@ -22,7 +21,7 @@ type call struct {
 func readWork(body []byte, p chain.Primitive, l Limits) (model string, payload []byte, err error) {
 	s := scan(body, l.Depth)
 	defer s.done()
-	llm := strings.HasPrefix(string(p), "llm.")
+	llm := p.LLM()
 	s.space()
 	if s.peek() != '{' {
 		return "", nil, s.want("an object")

@@ -66,6 +66,3 @@ func ReadChat(output json.RawMessage) (Chat, error) {
 	c.Completion, c.Input, c.Output = output, min(max(completion.Usage.Input, 0), most), min(max(completion.Usage.Output, 0), most)
 	return c, nil
 }
-
-// isChat reports whether work of p is a chat.
-func isChat(p chain.Primitive) bool { return strings.HasPrefix(string(p), "llm.") }

@@ -164,7 +164,7 @@ func (b *Board) Result(id, job string, r Result) error {
 	case Running:
 		return b.takePart(o, r.Text, now)
 	case Done:
-		if isChat(o.work.Primitive) {
+		if o.work.Primitive.LLM() {
 			if _, err := ReadChat(r.Output); err != nil {
 				return err // it may say it better while its lease lasts
 			}

@@ -129,7 +129,7 @@ func (r *Registration) Check() error {
 		return fmt.Errorf("%w: capabilities: want 1 to %d, such as execute:text.keywords", ErrInvalid, MaxCapabilities)
 	}
 	for _, c := range r.Capabilities {
-		if !wire.Declarable(c) || strings.HasPrefix(string(c), classPrefix) || strings.HasPrefix(string(c), "device:") {
+		if _, device := c.Device(); device || !wire.Declarable(c) || strings.HasPrefix(string(c), classPrefix) {
 			return fmt.Errorf("%w: capabilities: %q cannot be declared", ErrInvalid, chain.Clip(c))
 		}
 	}
@@ -177,7 +177,7 @@ func (b *Board) Register(g Grant, r Registration) (id string, key chain.Secret, 
 // count works out what p counts as having.
 func (p *provider) count() {
 	m := member.Membership{Granted: p.Granted}
-	p.has = append(m.Counts(p.Declared), p.Class.Capability(), chain.Capability("device:"+p.ID))
+	p.has = append(m.Counts(p.Declared), p.Class.Capability(), chain.DeviceCapability(chain.DeviceID(p.ID)))
 	p.calls = rate.NewLimiter(callsPerSecond, callsAtOnce)
 }
 
@@ -308,7 +308,7 @@ func (b *Board) Declared() []chain.Capability {
 			continue
 		}
 		for _, c := range p.has {
-			if strings.HasPrefix(string(c), "execute:") || strings.HasPrefix(string(c), classPrefix) {
+			if _, runs := c.Executes(); runs || strings.HasPrefix(string(c), classPrefix) {
 				set[c] = true
 			}
 		}

@@ -10,13 +10,6 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/pipeline/wave"
 )
 
-// The primitives of the tiers.
-const (
-	T1 chain.Primitive = "llm.t1" // executors
-	T2 chain.Primitive = "llm.t2" // workers
-	T3 chain.Primitive = "llm.t3" // supervisors
-)
-
 // Decision is how a request is to be answered.
 type Decision struct {
 	Class   classify.Class // never uncertain
@@ -76,7 +69,7 @@ func (p *Pipeline) askClass(ctx context.Context, do Dispatcher, a *ask) (classif
 	ctx, cancel := context.WithTimeout(ctx, classifyLimit)
 	defer cancel()
 	out := do.Do(ctx, []wave.Task{{
-		Name: string(job.Classify), Role: job.Classify, Primitive: T1, Tier: 1, Budget: classifyLimit,
+		Name: string(job.Classify), Role: job.Classify, Primitive: chain.T1, Tier: 1, Budget: classifyLimit,
 		Body: instruct(classifyPrompt, quote("request", chain.ClipTo(a.text, maxAsked))),
 	}})
 	if len(out) != 1 || out[0].Class != chain.OK {

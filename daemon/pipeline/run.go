@@ -128,7 +128,7 @@ func (r *run) direct(ctx context.Context) error {
 	resorts := []struct {
 		primitive chain.Primitive
 		tier      int
-	}{{chain.LLMChat, 0}, {T3, 3}, {T2, 2}, {T1, 1}}
+	}{{chain.LLMChat, 0}, {chain.T3, 3}, {chain.T2, 2}, {chain.T1, 1}}
 	for i, to := range resorts {
 		if i == 1 {
 			r.note(NoteLastResort)
@@ -163,7 +163,7 @@ func (r *run) supervise(ctx context.Context, t wave.Task, spare bool) (wave.Outc
 	}
 	var out wave.Outcome
 	for i, tier := range tiers {
-		t.Name, t.Tier, t.Primitive = named(t.Role, t.Iteration, tier), tier, primitive(tier)
+		t.Name, t.Tier, t.Primitive = named(t.Role, t.Iteration, tier), tier, chain.TierPrimitive(tier)
 		if tier != 3 {
 			r.note(NoteFallbackTier)
 		}

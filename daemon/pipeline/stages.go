@@ -111,7 +111,7 @@ func (r *run) wave(ctx context.Context, p plan, number int, level []int, results
 
 func (r *run) subtask(p plan, i, number int, results []string) wave.Task {
 	t, final := p.parts[i], p.alone()
-	task := wave.Task{Name: t.name, Role: job.Subtask, Primitive: primitive(t.tier), Tier: t.tier, Kind: t.kind, Wave: number, Final: final}
+	task := wave.Task{Name: t.name, Role: job.Subtask, Primitive: chain.TierPrimitive(t.tier), Tier: t.tier, Kind: t.kind, Wave: number, Final: final}
 	for _, j := range t.after {
 		task.After = append(task.After, p.parts[j].name)
 	}
@@ -121,10 +121,6 @@ func (r *run) subtask(p plan, i, number int, results []string) wave.Task {
 		task.Body = r.ask.saying(r.ask.part(t, results, p.parts), final)
 	}
 	return task
-}
-
-func primitive(tier int) chain.Primitive {
-	return map[int]chain.Primitive{1: T1, 2: T2, 3: T3}[tier]
 }
 
 // synthesise makes one answer of the results; "" if nothing can be made of them.

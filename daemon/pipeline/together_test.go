@@ -73,7 +73,7 @@ func place(provider string) wave.Offer {
 
 func newFleet() *fleet {
 	return &fleet{
-		offers: map[chain.Primitive][]wave.Offer{pipeline.T2: {place("a"), place("b"), place("c")}, pipeline.T3: {place("t")}, chain.LLMChat: {place("a")}},
+		offers: map[chain.Primitive][]wave.Offer{chain.T2: {place("a"), place("b"), place("c")}, chain.T3: {place("t")}, chain.LLMChat: {place("a")}},
 		slow:   map[chain.OptionID]time.Duration{"a/m": 5 * time.Second, "b/m": 5 * time.Second, "c/m": 5 * time.Second, "t/m": 5 * time.Second},
 		says: func(t *wave.Task) string {
 			switch t.Role {
@@ -128,7 +128,7 @@ func TestStagesOverWaves(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // everything is down but one worker
 		f := newFleet()
-		f.offers = map[chain.Primitive][]wave.Offer{pipeline.T2: {place("a")}}
+		f.offers = map[chain.Primitive][]wave.Offer{chain.T2: {place("a")}}
 		f.says = func(t *wave.Task) string {
 			if t.Role == job.Direct {
 				return "direct"

@@ -8,7 +8,6 @@ import (
 	"html/template"
 	"math"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -31,7 +30,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"whole":   func(x float64) string { return fmt.Sprintf("%.0f", x) },
 	"percent": func(share float64) string { return fmt.Sprintf("%.0f %%", share*100) },
 	"zero":    func(n *uint64) bool { return *n == 0 },
-	"own":     func(c chain.Capability) bool { return strings.HasPrefix(string(c), "device:") }, // every device has its own
+	"own":     func(c chain.Capability) bool { _, own := c.Device(); return own }, // every device has its own
 	"short":   func(s any) string { return shorten(fmt.Sprint(s)) },
 }).Parse(source))
 

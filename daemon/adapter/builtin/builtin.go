@@ -24,7 +24,7 @@ var _ adapter.Adapter = Adapter{}
 
 // Run implements [adapter.Adapter].
 func (Adapter) Run(ctx context.Context, c adapter.Call, emit func(walk.Chunk) error) walk.Outcome {
-	if !strings.HasPrefix(string(c.Request.Primitive), "llm.") {
+	if !c.Request.Primitive.LLM() {
 		return walk.Outcome{Class: chain.Feature}
 	}
 	q, err := read(c.Request.Body)

@@ -96,7 +96,7 @@ func (a *Adapter) run(ctx context.Context, c adapter.Call, emit func(walk.Chunk)
 	wait := patience{cancel: cancel}
 	defer wait.stop()
 
-	if p := string(c.Request.Primitive); p != "" && !strings.HasPrefix(p, "llm.") {
+	if p := c.Request.Primitive; p != "" && !p.LLM() {
 		return walk.Outcome{Class: chain.Feature}, errPrimitive
 	}
 	if !sendable(c.Secret) {

@@ -12,9 +12,6 @@ import (
 // it once more: somebody may have become free.
 const again = 4
 
-// tiers are the primitives of the pipeline, by tier less one.
-var tiers = [...]chain.Primitive{"llm.t1", "llm.t2", "llm.t3"}
-
 // due gives how long it is until a hedge is. Its clock runs while exactly one copy
 // does, that somebody has accepted, that was not raced, and that has delivered nothing.
 func (r *run) due() time.Duration {
@@ -46,7 +43,7 @@ func (r *run) hedge() {
 	same := r.w.runner.Offers(r.task.Primitive)
 	var lower []Offer
 	if r.w.settings.TierDown && !r.task.Final && r.task.Tier > 1 {
-		lower = r.w.runner.Offers(tiers[r.task.Tier-2])
+		lower = r.w.runner.Offers(chain.TierPrimitive(r.task.Tier - 1))
 	}
 
 	r.mu.Lock()
@@ -67,7 +64,7 @@ func (r *run) hedge() {
 	task := *r.task
 	if rung == 2 {
 		task.Tier--
-		task.Primitive = tiers[task.Tier-1]
+		task.Primitive = chain.TierPrimitive(task.Tier)
 	}
 	r.offers = append(r.offers[:len(r.offers):len(r.offers)], append(same, lower...)...)
 	var avoid []chain.OptionID

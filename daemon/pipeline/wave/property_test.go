@@ -44,7 +44,7 @@ func draw(t *rapid.T) drawn {
 	for i := range rapid.IntRange(1, 6).Draw(t, "tasks") {
 		task := Task{Name: fmt.Sprint("s", i), Role: job.Subtask, Tier: rapid.IntRange(0, 3).Draw(t, "tier"), Primitive: "llm.chat", Kind: "k"}
 		if task.Tier > 0 {
-			task.Primitive = tiers[task.Tier-1]
+			task.Primitive = chain.TierPrimitive(task.Tier)
 		}
 		task.Final = rapid.Bool().Draw(t, "final")
 		task.Budget = time.Duration(rapid.IntRange(0, 9).Draw(t, "budget of a task")) * time.Second
