@@ -62,7 +62,8 @@ func (a *app) simulateAll(ctx context.Context, c *cobra.Command, f simulation, f
 			return usage("--policies: %q is none of all, none, %s", p, strings.Join(simulate.Names(), ", "))
 		}
 	}
-	for _, file := range files {
+	progress := a.progress()
+	for i, file := range files {
 		s, err := readScenario(file)
 		if err != nil {
 			return err
@@ -70,7 +71,8 @@ func (a *app) simulateAll(ctx context.Context, c *cobra.Command, f simulation, f
 		if err := f.apply(c, s); err != nil {
 			return err
 		}
-		r, err := runScenario(ctx, scenarioName(file), s, f.wanted())
+		r, err := runScenario(ctx, scenarioName(file), s, f.wanted(), progress, fmt.Sprintf("%d of %d", i+1, len(files)))
+		progress.end()
 		if err != nil {
 			return err
 		}
@@ -150,15 +152,17 @@ func (f *simulation) wanted() func(string) bool {
 	return func(p string) bool { return slices.Contains(f.policies, p) || slices.Contains(f.policies, "all") }
 }
 
-// runScenario runs the policies beside each other.
-func runScenario(ctx context.Context, name string, s *simulate.Scenario, wanted func(string) bool) (simulate.Result, error) {
+// runScenario runs the policies beside each other. place says for the waiting which of
+// the scenarios it is.
+func runScenario(ctx context.Context, name string, s *simulate.Scenario, wanted func(string) bool, p *progress, place string) (simulate.Result, error) {
 	policies := s.Policies(wanted)
 	outcomes := make([]simulate.Outcome, len(policies))
+	p.begin(fmt.Sprintf("%s, %s: %g days, %s", name, place, s.Days, count(len(policies), "run")), len(policies))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i, p := range policies {
+	for i, policy := range policies {
 		group.Go(func() (err error) {
-			outcomes[i], err = s.Run(ctx, p)
+			outcomes[i], err = s.Run(ctx, policy, func(share float64) { p.reached(i, share) })
 			return err
 		})
 	}

@@ -37,7 +37,7 @@ func (s *Scenario) calm() *Scenario {
 // outcome runs one policy.
 func outcome(t testing.TB, s *Scenario, policy string) Outcome {
 	t.Helper()
-	o, err := s.Run(t.Context(), policy)
+	o, err := s.Run(t.Context(), policy, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

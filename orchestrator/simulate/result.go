@@ -92,9 +92,13 @@ func (s *Scenario) Policies(wanted func(policy string) bool) (list []string) {
 
 // Run simulates one policy: seconds for a week of hundreds of devices. Runs may go
 // on beside each other: they share nothing but s, which none changes. It fails only
-// when ctx ends.
-func (s *Scenario) Run(ctx context.Context, policy string) (Outcome, error) {
+// when ctx ends. far, if not nil, is told now and then which share of the time is
+// simulated, 1 at the end.
+func (s *Scenario) Run(ctx context.Context, policy string, far func(share float64)) (Outcome, error) {
 	m := newSim(s)
+	if far != nil {
+		m.far = far
+	}
 	if policy == Product {
 		m.policy = newProduct(m)
 	} else {

@@ -40,8 +40,9 @@ type sim struct {
 	limits chain.Limits
 
 	devices []*device
-	lasting int // turns of the truth so far that last
-	turned  int // all turns
+	lasting int                 // turns of the truth so far that last
+	turned  int                 // all turns
+	far     func(share float64) // told of progress
 	tally   tally
 	solver  order.Solver
 	chunk   []byte
@@ -119,7 +120,7 @@ func (s *sim) at(m moment, what int, d *device, r *request) {
 func (s *sim) time() time.Time { return s.now.time() }
 
 func newSim(sc *Scenario) *sim {
-	s := &sim{s: sc, w: newWorld(sc), places: map[chain.OptionID]int{}, chunk: []byte("x"), limits: walk.DefaultLimits()}
+	s := &sim{s: sc, far: func(float64) {}, w: newWorld(sc), places: map[chain.OptionID]int{}, chunk: []byte("x"), limits: walk.DefaultLimits()}
 	s.limits.Total = chain.MillisOf(sc.Limit)
 	for i := range s.w.options {
 		s.places[s.w.options[i].id] = i
@@ -140,13 +141,17 @@ func newSim(sc *Scenario) *sim {
 
 // run goes through all events up to the end of the world.
 func (s *sim) run(ctx context.Context) error {
+	defer s.far(1)
 	for n := 0; len(s.queue) > 0; n++ {
 		e := heap.Pop(&s.queue).(event)
 		if e.at > s.w.end {
 			return nil
 		}
-		if n%4096 == 0 && ctx.Err() != nil {
-			return ctx.Err()
+		if n%4096 == 0 {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			s.far(float64(e.at) / float64(s.w.end))
 		}
 		s.now = e.at
 		switch e.what {

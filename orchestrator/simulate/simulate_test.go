@@ -16,9 +16,18 @@ func run(t *testing.T, s *simulate.Scenario, baselines ...string) simulate.Resul
 	t.Helper()
 	var list []simulate.Outcome
 	for _, p := range append([]string{simulate.Product, simulate.C1, simulate.C2}, baselines...) {
-		o, err := s.Run(t.Context(), p)
+		far := 0.0
+		o, err := s.Run(t.Context(), p, func(share float64) {
+			if share < far || share > 1 {
+				t.Errorf("%s is at %g after %g", p, share, far)
+			}
+			far = share
+		})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if far != 1 {
+			t.Errorf("%s ended at %g", p, far)
 		}
 		list = append(list, o)
 	}
