@@ -122,7 +122,7 @@ var (
 // the network's.
 func (c *Client) Proven(ctx context.Context, s *receipt.Signed) (receipt.Proven, error) {
 	var p receipt.Proven
-	b, err := c.get(ctx, "/audit/v1/proofs/"+url.PathEscape(s.TransactionID)+"/"+url.PathEscape(s.MessageID))
+	b, err := c.get(ctx, "/audit/v1/proofs/"+url.PathEscape(s.TransactionID)+"/"+url.PathEscape(s.MessageID)+"?signer="+url.QueryEscape(s.Signer()))
 	if err == nil && json.Unmarshal(b, &p) != nil {
 		err = ErrAnswer
 	}

@@ -3,7 +3,9 @@ package audit
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -169,7 +171,7 @@ func (s *Service) meaning(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, ledger.ErrConflict):
-		return authority.Refuse(http.StatusConflict, "conflict", "another receipt stands under this transaction and message; the first one stays")
+		return authority.Refuse(http.StatusConflict, "conflict", "another receipt of this signer stands under this transaction and message; the first one stays")
 	case errors.Is(err, ledger.ErrNotFound):
 		return authority.Refuse(http.StatusNotFound, "not_found", "the ledger does not have it")
 	case errors.Is(err, ledger.ErrBusy):
@@ -222,7 +224,7 @@ func (s *Service) take(w http.ResponseWriter, r *http.Request) (any, error) {
 	if wait := s.senders.count(got.Signer(), time.Now()); wait > 0 {
 		return nil, tooMany(wait, "too many receipts of one signer at once")
 	}
-	place, err := s.ledger.Add(r.Context(), ledger.ID{Transaction: got.TransactionID, Message: got.MessageID}, got.Line)
+	place, err := s.add(r.Context(), &got)
 	if err != nil {
 		return nil, err
 	}
@@ -234,6 +236,54 @@ func (s *Service) take(w http.ResponseWriter, r *http.Request) (any, error) {
 	s.signInTime(c.Size)
 	authority.Answer(w, http.StatusAccepted, authority.Accepted{Index: place.Index, Known: place.Known, Root: c.Root, Inclusion: proof})
 	return nil, nil
+}
+
+// add puts a receipt under its transaction and message or, where another signer's stands
+// there already, under the signer too. The parts of a request know its transaction and each
+// other's messages: whoever was quicker could else keep the others' receipts out.
+func (s *Service) add(ctx context.Context, got *receipt.Signed) (ledger.Place, error) {
+	id := ledger.ID{Transaction: got.TransactionID, Message: got.MessageID}
+	place, err := s.ledger.Add(ctx, id, got.Line)
+	if !errors.Is(err, ledger.ErrConflict) {
+		return place, err
+	}
+	index, other := s.ledger.Find(id)
+	if other != nil {
+		return place, other
+	}
+	if by, other := s.signer(index); other != nil || by == got.Signer() {
+		return place, errors.Join(other, err)
+	}
+	return s.ledger.Add(ctx, under(id, got.Signer()), got.Line)
+}
+
+// under is the ID of a receipt that is not the first one under id.
+func under(id ledger.ID, signer string) ledger.ID {
+	sum := sha256.Sum256([]byte(signer))
+	id.Message += "/" + hex.EncodeToString(sum[:])
+	return id
+}
+
+// signer tells whose the receipt at an index is.
+func (s *Service) signer(index int64) (string, error) {
+	line, err := s.ledger.Line(index)
+	if err != nil {
+		return "", err
+	}
+	r, err := receipt.Parse(line)
+	return r.Signer(), err
+}
+
+// find gives the index of a signer's receipt; of the first one's without a signer.
+func (s *Service) find(id ledger.ID, signer string) (int64, error) {
+	index, err := s.ledger.Find(id)
+	if err != nil || signer == "" {
+		return index, err
+	}
+	if by, err := s.signer(index); err != nil || by == signer {
+		return index, err
+	}
+	return s.ledger.Find(under(id, signer))
 }
 
 func tooMany(wait time.Duration, message string) error {
@@ -312,7 +362,7 @@ func (s *Service) signInTime(size int64) {
 }
 
 func (s *Service) proven(_ http.ResponseWriter, r *http.Request) (any, error) {
-	proof, err := s.prove(strings.TrimPrefix(r.URL.Path, "/audit/v1/receipts/"))
+	proof, err := s.prove(strings.TrimPrefix(r.URL.Path, "/audit/v1/receipts/"), r.URL.Query().Get("signer"))
 	if err != nil {
 		return nil, err
 	}
@@ -321,16 +371,17 @@ func (s *Service) proven(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 func (s *Service) proof(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return s.prove(strings.TrimPrefix(r.URL.Path, "/audit/v1/proofs/"))
+	return s.prove(strings.TrimPrefix(r.URL.Path, "/audit/v1/proofs/"), r.URL.Query().Get("signer"))
 }
 
-// prove proves what stands under TRANSACTION/MESSAGE, under the newest checkpoint.
-func (s *Service) prove(id string) (p authority.Proof, err error) {
+// prove proves what stands under TRANSACTION/MESSAGE, of a signer if that is named, under
+// the newest checkpoint.
+func (s *Service) prove(id, signer string) (p authority.Proof, err error) {
 	transaction, message, ok := strings.Cut(id, "/")
 	if !ok {
 		return p, ledger.ErrNotFound
 	}
-	index, err := s.ledger.Find(ledger.ID{Transaction: transaction, Message: message})
+	index, err := s.find(ledger.ID{Transaction: transaction, Message: message}, signer)
 	if err != nil {
 		return p, err
 	}

@@ -344,3 +344,47 @@ func TestWhoSendsTooMuchWaits(t *testing.T) {
 		}
 	})
 }
+
+// A device that had a part in another's request knows under which IDs the other's
+// receipts come. It cannot take their place.
+func TestNobodyTakesAnothersPlace(t *testing.T) {
+	b := newBench(t)
+	root := b.receipt("t1", nil)
+	honest := b.seeker
+	b.seeker = newKey(t) // the quicker one
+	squatter := b.receipt("t1", func(r *receipt.Receipt) { r.ResponseHash = receipt.OutputHash([]byte("nothing of the sort")) })
+	second := b.receipt("t1", func(r *receipt.Receipt) { r.ResponseHash = receipt.OutputHash([]byte("another")) })
+	b.seeker = honest
+	altered := b.receipt("t1", func(r *receipt.Receipt) { r.Status = receipt.Rejected })
+	for i, c := range []struct {
+		s      receipt.Signed
+		status int
+	}{{squatter, 202}, {root, 202}, {root, 202}, {squatter, 202}, {second, 409}, {altered, 409}} {
+		if status, body := b.post(c.s.Line); status != c.status {
+			t.Errorf("%d: %d %s, want %d", i, status, body, c.status)
+		}
+	}
+	if n := b.service.Size(); n != 2 {
+		t.Errorf("%d receipts in the ledger, want 2", n)
+	}
+	for _, s := range []receipt.Signed{squatter, root} {
+		for _, route := range []string{"proofs", "receipts"} {
+			status, body := b.call(http.MethodGet, "/audit/v1/"+route+"/t1/"+s.MessageID+"?signer="+s.Signer(), nil)
+			var p receipt.Proven
+			if err := json.Unmarshal(body, &p); err != nil || status != 200 {
+				t.Fatalf("%d %s", status, body)
+			}
+			p.Receipt = s.Line
+			public, err := b.hub.PeerID().Public()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Verify(&s, merkle.Origin(mesh), public); err != nil {
+				t.Errorf("%s of %s: %v", route, s.Signer(), err)
+			}
+		}
+	}
+	if status, _ := b.call(http.MethodGet, "/audit/v1/proofs/t1/"+root.MessageID+"?signer="+b.hub.DID(), nil); status != 404 {
+		t.Errorf("a receipt of nobody: %d", status)
+	}
+}
