@@ -151,8 +151,7 @@ func pair(t *testing.T, o *bureau, s, others *shelf) (a, b *bench, other string)
 	const options = "peer | local/own/m"
 	device := func(key chain.Key, spool *shelf, connect func(*hub) daemon.Node) *bench {
 		m, p := newMemory(), &provider{fails: map[chain.OptionID]walk.Outcome{}}
-		var made *bench
-		made = assemble(t, p, func(c *daemon.Config) {
+		made := assemble(t, p, func(c *daemon.Config) {
 			c.Key, c.Chains, c.Marks, c.State, c.Spool = key, chains{m}, marks{m}, m, spool
 			o.gated(gate.Enforce, true)(c)
 			plain := c.Connect

@@ -42,7 +42,7 @@ func (d *Daemon) offers(w *edge.Work) []wave.Offer {
 			}
 			continue
 		}
-		offer := wave.Offer{Option: o.ID, Provider: providerOf(o, "", d.did), Model: o.Model, Quality: share(o.Cost.Quality), Latency: o.Cost.Latency.Duration(),
+		offer := wave.Offer{Option: o.ID, Provider: providerOf(o, "", d.did), Model: o.Model, Quality: o.Cost.Quality.Share(), Latency: o.Cost.Latency.Duration(),
 			Resting: resting[string(o.ID)] || len(o.Keys) > 0 && !slices.ContainsFunc(o.Keys, func(k string) bool { return d.cfg.Keys.Generation(k) > 0 && !resting[keyName(k)] })}
 		if row, ok := own[o.ID]; ok && row.Samples > 0 && row.Own.Latency > 0 {
 			offer.Latency = time.Duration(row.Own.Latency * float64(time.Second))
@@ -64,7 +64,7 @@ func (d *Daemon) peerOffers(slot chain.Slot, o *chain.Option, now time.Time) (al
 			continue
 		}
 		all = append(all, wave.Offer{Option: o.ID, Peer: v.Peer, Provider: providerOf(o, v.Peer, d.did), Device: string(v.Peer), Model: onlyModel(v.Capabilities),
-			Quality: share(o.Cost.Quality), Latency: v.Completion, Resting: v.Why == bind.CoolingDown})
+			Quality: o.Cost.Quality.Share(), Latency: v.Completion, Resting: v.Why == bind.CoolingDown})
 	}
 	return all
 }
@@ -110,5 +110,3 @@ func providerOf(o *chain.Option, peer chain.PeerID, self string) string {
 	}
 	return selection.AgentOf(o, self)
 }
-
-func share(p chain.PPM) float64 { return float64(p) / 1e6 }

@@ -59,7 +59,7 @@ func (d *Daemon) stages(w *edge.Work) bool {
 	return !ok || c.chain.Slot().Primitive == chain.LLMChat
 }
 
-// runs one request: through the pipeline where that is on and the request is hard
+// answer runs one request: through the pipeline where that is on and the request is hard
 // enough, else as one walk.
 func (d *Daemon) answer(ctx context.Context, w *edge.Work, a *account, deliver walk.Deliver) (walk.Result, error) {
 	if !d.stages(w) {

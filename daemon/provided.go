@@ -102,7 +102,7 @@ func (d *Daemon) providerOffer(slot chain.Slot, o *chain.Option, now time.Time) 
 	if d.board.Able(d.provided(slot, o)) == 0 {
 		return nil
 	}
-	return []wave.Offer{{Option: o.ID, Peer: jobs.Peer, Provider: string(jobs.Peer), Device: string(jobs.Peer), Quality: share(o.Cost.Quality), Resting: d.standing.PeerCooling(jobs.Peer, now)}}
+	return []wave.Offer{{Option: o.ID, Peer: jobs.Peer, Provider: string(jobs.Peer), Device: string(jobs.Peer), Quality: o.Cost.Quality.Share(), Resting: d.standing.PeerCooling(jobs.Peer, now)}}
 }
 
 // runAtProviders makes one attempt at the board.
@@ -161,13 +161,8 @@ type provision struct {
 	output int64
 }
 
-// form is a chat completion, or an event of its stream, without a choice yet.
 func (p *provision) form(object string) completion {
-	model := p.run.work.Model
-	if model == "" {
-		model = edge.Auto
-	}
-	return completion{ID: "chatcmpl-" + p.run.account.receipt.TransactionID, Object: object, Created: p.began.Unix(), Model: model, Choices: []spokenChoice{}}
+	return completionOf(object, p.run.work, p.run.account, p.began)
 }
 
 func (p *provision) send(c completion, meaningful bool) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/daemon/job"
+	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -35,7 +36,7 @@ func (w *worker) asked() int {
 func (b *bench) hire(does func(board *job.Board, id string, l job.Lease)) *worker {
 	b.t.Helper()
 	board := b.Providers().Board
-	id, _, err := board.Register(job.Grant{Scope: chain.DefaultScope, Patterns: job.Everything}, job.Registration{Class: job.Browser, Capabilities: []chain.Capability{"execute:llm.chat"}})
+	id, _, err := board.Register(job.Grant{Scope: chain.DefaultScope, Patterns: []member.Pattern{member.Everything}}, job.Registration{Class: job.Browser, Capabilities: []chain.Capability{"execute:llm.chat"}})
 	if err != nil {
 		b.t.Fatal(err)
 	}

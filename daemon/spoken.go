@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -56,13 +57,14 @@ type spokenUsage struct {
 	Total      int64 `json:"total_tokens"`
 }
 
+// completionOf is an answer to w without a choice yet. It is called after its
+// transaction, and goes by the model that was asked for.
+func completionOf(object string, w *edge.Work, a *account, began time.Time) completion {
+	return completion{ID: "chatcmpl-" + a.receipt.TransactionID, Object: object, Created: began.Unix(), Model: cmp.Or(w.Model, edge.Auto), Choices: []spokenChoice{}}
+}
+
 func (s *spoken) form(object string) completion {
-	w := s.piped.work
-	model := w.Model
-	if model == "" {
-		model = edge.Auto
-	}
-	return completion{ID: "chatcmpl-" + s.piped.whole.receipt.TransactionID, Object: object, Created: s.piped.began.Unix(), Model: model, Choices: []spokenChoice{}}
+	return completionOf(object, s.piped.work, s.piped.whole, s.piped.began)
 }
 
 // send hands one event or answer to the caller.

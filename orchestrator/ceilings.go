@@ -123,7 +123,7 @@ func (h *Hub) limit(c *resolve.Candidate, all []*ceiling, slot chain.Slot, p res
 			continue
 		}
 		c.Option.Accounts = append(c.Option.Accounts, chain.Account{Name: l.Account, Key: l.key, Calls: l.Calls})
-		c.Ceilings = append(c.Ceilings, resolve.Ceiling{Name: l.Account, Calls: l.Calls, Multiplier: s.Mu, Breached: s.Breached, Used: float64(s.Spent) / float64(max(s.Limit, 1))})
+		c.Ceilings = append(c.Ceilings, resolve.Ceiling{Name: l.Account, Calls: l.Calls, Multiplier: s.Mu, Breached: s.Breached, Used: s.Used()})
 	}
 	c.Option.Accounts = slices.DeleteFunc(c.Option.Accounts, func(a chain.Account) bool { return a.Key != "" && slices.Contains(spent, a.Key) })
 }
@@ -269,10 +269,7 @@ func (c *quotaChange) grant(g *wire.Grant, l *ceiling, q quota.Ask, now time.Tim
 	got := c.h.quota.Grant(&l.Ceiling, q, t, now)
 	g.ID, g.Amount, g.Until = got.ID, got.Amount, chain.InstantOf(got.Until)
 	s := c.h.quota.State(&l.Ceiling, 1, now)
-	g.Used = 1e6
-	if s.Limit > 0 {
-		g.Used = chain.PPMOf(min(float64(s.Spent)/float64(s.Limit), 1))
-	}
+	g.Used = chain.PPMOf(min(s.Used(), 1))
 	if made, ok := c.h.quota.Block(l.Account, got.ID); ok && got.Fresh {
 		c.marks, c.blocks[l.Account] = append(c.marks, mark.Made(got.ID)), append(c.blocks[l.Account], made)
 	}

@@ -83,7 +83,7 @@ type Hub struct {
 	rated        map[chain.Slot]bool // slots whose escalation rate is not kept yet
 	invitations  map[string]invitation
 	admitted     admitted
-	callers      map[chain.PeerID]*caller       // of the last minute
+	callers      map[chain.PeerID]*caller       // of those who spoke, since their minute began
 	gone         map[chain.PeerID]chain.Instant // devices that were to stay, and when their connection ended
 	topics       map[chain.ScopeID]topic
 	rejoin       bool      // the publisher does not know all of them yet

@@ -71,7 +71,8 @@ func Service(d Device, token chain.Secret) http.Handler {
 			failService(w, http.StatusUnauthorized, errorShape{Code: "unauthorized", Type: "authentication_error", Message: "want \"Bearer \" and the service token: ORCH_ADMIN_TOKEN, or admin.token in the data directory"})
 			return
 		}
-		allow, serve := "", func(http.ResponseWriter, *http.Request, Device) {}
+		var allow string
+		var serve func(http.ResponseWriter, *http.Request, Device)
 		switch r.URL.EscapedPath() {
 		case "/admin/snapshot/refresh":
 			allow, serve = http.MethodPost, refreshSnapshot

@@ -16,6 +16,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/daemon/job"
+	"github.com/chordwheel/chordwheel/mesh/member"
 )
 
 const registration = `{"invitation":"chordwheel1:x","capabilities":["execute:text.keywords"],"worker_class":"browser"}`
@@ -31,7 +32,7 @@ func boarded(t testing.TB) (*Edge, *job.Board) {
 		case "away":
 			return job.Grant{}, Refuse(HubUnreachable, "the hub is out of reach")
 		}
-		return job.Grant{Scope: chain.DefaultScope, Patterns: job.Everything}, nil
+		return job.Grant{Scope: chain.DefaultScope, Patterns: []member.Pattern{member.Everything}}, nil
 	}
 	return newEdge(t, answering(), func(c *Config) {
 		c.Jobs, c.Origins = &Jobs{Board: b, Admit: admit}, []string{"http://app.example"}

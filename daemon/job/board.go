@@ -23,8 +23,6 @@ const Peer chain.PeerID = "providers"
 const (
 	NotAccepted = "not_accepted" // nobody took it in time
 	LostLease   = "lost_lease"   // whoever took it fell silent, and nobody else was there
-	BadAnswer   = "bad_answer"   // what came is no answer
-	Gave        = "provider"     // the provider says that it failed
 )
 
 // Errors of [Board.Run].
@@ -227,7 +225,7 @@ func (r *running) step(now time.Time) (Answer, bool, error) {
 	}
 	if taker != "" && taker != r.said {
 		r.said = taker
-		_ = b.table.Accept(o.id, Place{Option: o.work.Option, Peer: "", Provider: taker})
+		_ = b.table.Accept(o.id, Place{Option: o.work.Option, Provider: taker})
 		if r.accepted != nil {
 			r.accepted(taker)
 		}

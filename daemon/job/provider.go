@@ -43,9 +43,6 @@ var (
 	ErrInvalid  = errors.New("not acceptable")
 )
 
-// Everything grants whatever is declared.
-var Everything = []member.Pattern{member.Everything}
-
 // Grant is what an invitation admits to.
 type Grant struct {
 	Scope    chain.ScopeID

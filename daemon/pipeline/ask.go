@@ -159,7 +159,7 @@ func plainText(content json.RawMessage) (string, bool) {
 // own is the caller's request as it came, without model and stream.
 func (a *ask) own() []byte { return encode(a.with(a.messages, true)) }
 
-// with puts text in the place of the last message, so that all before it (the
+// saying puts text in the place of the last message, so that all before it (the
 // caller's system prompt, its language, the talk) still holds. Roles go on taking
 // turns, which some models insist on. Limits of length and stop words are for the
 // final answer only.

@@ -2,8 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"crypto/sha256"
-	"fmt"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/daemon/job"
@@ -61,7 +59,7 @@ func (r *run) score(ctx context.Context, text string, best *verdict) (verdict, b
 		return verdict{}, false
 	}
 	v := parseScore(out.Text)
-	it := Iteration{Number: number, Score: v.score, Unscored: !v.read, Taken: true, Issues: len(v.issues), Model: out.Model, Hash: hash(text)}
+	it := Iteration{Number: number, Score: v.score, Unscored: !v.read, Taken: true, Issues: len(v.issues), Model: out.Model}
 	if it.Model == "" {
 		it.Model = string(out.Option)
 	}
@@ -94,5 +92,3 @@ func (r *run) rewrite(ctx context.Context, text string, issues, fixed []string) 
 	}
 	return out.Text, true
 }
-
-func hash(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }

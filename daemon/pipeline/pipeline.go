@@ -55,7 +55,6 @@ type Iteration struct {
 	Fixed     int     // of the best answer's before it, that are gone
 	NewIssues int     // that the best answer before it did not have
 	Model     string  // that gave the score
-	Hash      string  // of the answer: sha256: and hex
 }
 
 // Result is how a request went. The sum of what its jobs cost is the job table's.

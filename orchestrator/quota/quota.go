@@ -164,6 +164,15 @@ type State struct {
 	Breached bool                      `json:"breached"` // no request fits any more
 }
 
+// Used is the share of the limit that is spent, which may be above 1; of a limit of 0
+// it is 1.
+func (s *State) Used() float64 {
+	if s.Limit <= 0 {
+		return 1
+	}
+	return float64(s.Spent) / float64(s.Limit)
+}
+
 // State gives c as it stands. least is what one request takes.
 func (b *Book) State(c *Ceiling, least int64, now time.Time) State {
 	a := b.at(c, now)

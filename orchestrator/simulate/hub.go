@@ -107,8 +107,7 @@ func (h *hub) input(now time.Time) (resolve.Input, chain.Rules) {
 				}
 				state := h.quota.State(&l.Ceiling, least, now)
 				c.Option.Accounts = append(c.Option.Accounts, chain.Account{Name: l.Account, Calls: l.Calls})
-				c.Ceilings = append(c.Ceilings, resolve.Ceiling{Name: l.Account, Calls: l.Calls, Multiplier: state.Mu, Breached: state.Breached,
-					Used: float64(state.Spent) / float64(max(state.Limit, 1))})
+				c.Ceilings = append(c.Ceilings, resolve.Ceiling{Name: l.Account, Calls: l.Calls, Multiplier: state.Mu, Breached: state.Breached, Used: state.Used()})
 			}
 		}
 		in.Candidates = append(in.Candidates, c)

@@ -105,7 +105,7 @@ func (m *member) askBlocks() {
 				g := h.quota.Grant(&l.Ceiling, quota.Ask{Device: m.d.id(), Slot: slot, Least: least, Holds: holds, Known: least},
 					quota.Terms{Interval: m.held.view.Rules.ReportInterval.Duration()}, now)
 				state := h.quota.State(&l.Ceiling, 1, now)
-				m.purse.SetUsed(a.Name, float64(state.Spent)/float64(l.Limit))
+				m.purse.SetUsed(a.Name, state.Used())
 				h.s.tally.block(l, g.Amount)
 				if g.Amount == 0 {
 					m.purse.Refused(a.Name, slot, chain.InstantOf(g.Until))
