@@ -39,6 +39,13 @@ type inOrder struct {
 }
 
 func (h inOrder) Handle(ctx context.Context, r slog.Record) error {
+	if h.ordered(&r) {
+		if len(h.given) > 0 {
+			r = r.Clone()
+			r.AddAttrs(h.given...)
+		}
+		return h.Handler.Handle(ctx, r)
+	}
 	line := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	rest := make([]slog.Attr, 0, r.NumAttrs()+len(h.given))
 	sort := func(a slog.Attr) bool {
@@ -55,6 +62,23 @@ func (h inOrder) Handle(ctx context.Context, r slog.Record) error {
 	}
 	line.AddAttrs(rest...)
 	return h.Handler.Handle(ctx, line)
+}
+
+// ordered reports whether r has its request in front, if any: the line of a finished
+// request has, and is not put together a second time.
+func (h inOrder) ordered(r *slog.Record) bool {
+	at, found := 0, -1
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "request_id" {
+			found = at
+		}
+		at++
+		return true
+	})
+	if found >= 0 {
+		return found == 0
+	}
+	return !slices.ContainsFunc(h.given, func(a slog.Attr) bool { return a.Key == "request_id" })
 }
 
 func (h inOrder) WithAttrs(attrs []slog.Attr) slog.Handler {
