@@ -9,11 +9,10 @@ import (
 
 // batch is what one sync makes durable.
 type batch struct {
-	buf   []byte
-	keys  []key
-	first []byte        // a copy of the first line
-	done  chan struct{} // closed when err says how it went
-	err   error
+	buf  []byte        // the writer's, to use again, once the batch is stored
+	keys []key
+	done chan struct{} // closed when err says how it went
+	err  error
 }
 
 func newBatch(buf []byte) *batch { return &batch{buf: buf[:0], done: make(chan struct{})} }
@@ -63,9 +62,6 @@ func (s *Spool) enqueue(k key, line []byte) (*batch, error) {
 		return nil, fmt.Errorf("append to the spool: %w: %d lines wait for the disk", ErrBusy, maxWaiting)
 	}
 	b := s.next
-	if len(b.keys) == 0 {
-		b.first = bytes.Clone(line)
-	}
 	b.buf = append(append(b.buf, line...), '\n')
 	b.keys = append(b.keys, k)
 	s.waiting[k] = b

@@ -19,8 +19,12 @@ type writer struct {
 	broken  bool   // the file cannot be trusted beyond end, or at all
 	renamed bool   // it has the name of a full segment, and no successor yet
 	fault   error  // why the disk took nothing last
+	spare   []byte // a buffer for the next batch but one
 	cramped int64  // the segment could not be ended; it is tried again from this size on
 }
+
+// keptBuffer is how large a batch may be for its memory to be used again.
+const keptBuffer = 256 << 10
 
 // remember notes the last line of a file of which size bytes count.
 func (w *writer) remember(size int64) error {
@@ -75,7 +79,7 @@ func (s *Spool) commit() {
 		s.mu.Unlock()
 		return
 	}
-	s.next = newBatch(nil)
+	s.next, s.w.spare = newBatch(s.w.spare), nil
 	s.inFlight = len(b.keys)
 	s.mu.Unlock()
 
@@ -96,12 +100,17 @@ func (s *Spool) commit() {
 	if err == nil {
 		seg := s.current()
 		if seg.lines == 0 && s.mark.segment == seg.number {
-			s.mark.first = hashOf(b.first)
+			first, _, _ := bytes.Cut(b.buf, []byte{'\n'})
+			s.mark.first = hashOf(first)
 		}
 		seg.lines += int64(len(b.keys))
 		seg.size = s.w.end
 	}
 	s.mu.Unlock()
+	if cap(b.buf) <= keptBuffer {
+		s.w.spare = b.buf
+	}
+	b.buf = nil
 	close(b.done)
 	if err == nil {
 		poke(s.more)
