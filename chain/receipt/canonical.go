@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -30,14 +31,15 @@ const (
 //
 // It writes the form while it reads, without a tree: what a stranger sends costs
 // a few times its length in memory.
-func Canonical(b []byte) ([]byte, error) { return canonical(b, "") }
+func Canonical(b []byte) ([]byte, error) { return new(canon).document(b, "") }
 
-// canonical is Canonical without the member drop of a top-level object.
-func canonical(b []byte, drop string) ([]byte, error) {
+// document gives the canonical form of b without the member drop of a top-level
+// object. It is c's, and valid until c is used again.
+func (c *canon) document(b []byte, drop string) ([]byte, error) {
 	if len(b) > MaxBytes {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrJSON, len(b), MaxBytes)
 	}
-	c := canon{in: b, out: make([]byte, 0, len(b)), drop: drop}
+	*c = canon{in: b, out: slices.Grow(c.out[:0], len(b)), drop: drop, members: c.members[:0], scratch: c.scratch[:0]}
 	c.space()
 	if err := c.value(); err != nil {
 		return nil, err
@@ -46,6 +48,19 @@ func canonical(b []byte, drop string) ([]byte, error) {
 		return nil, c.fail("data after the document")
 	}
 	return c.out, nil
+}
+
+// maxPooled is how large a form may be for its memory to be used again.
+const maxPooled = 64 << 10
+
+var forms = sync.Pool{New: func() any { return new(canon) }}
+
+// recycle lets the memory of c be used again, but not what it was made of.
+func (c *canon) recycle() {
+	if cap(c.out) <= maxPooled {
+		c.in = nil
+		forms.Put(c)
+	}
 }
 
 // canon is one document on its way.

@@ -29,7 +29,9 @@ func ParseHash(s string) error {
 // RequestHash is the hash of a request: over the RFC 8785 form of the whole body
 // without a top-level member request_hash. Errors wrap [ErrJSON].
 func RequestHash(body []byte) (string, error) {
-	form, err := canonical(body, "request_hash")
+	c := forms.Get().(*canon)
+	defer c.recycle()
+	form, err := c.document(body, "request_hash")
 	if err != nil {
 		return "", fmt.Errorf("request hash: %w", err)
 	}

@@ -31,26 +31,6 @@ func members(b []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// elements gives the elements of a JSON array. b has to be valid JSON; nothing is
-// given of what is no array.
-func elements(b []byte) iter.Seq[[]byte] {
-	return func(yield func(value []byte) bool) {
-		at := blanks(b, 0)
-		if at >= len(b) || b[at] != '[' {
-			return
-		}
-		for at = blanks(b, at+1); at < len(b) && b[at] != ']'; at = blanks(b, at+1) {
-			end := valueEnd(b, at)
-			if !yield(b[at:end]) {
-				return
-			}
-			if at = blanks(b, end); at >= len(b) || b[at] != ',' {
-				return
-			}
-		}
-	}
-}
-
 func blanks(b []byte, at int) int {
 	for at < len(b) && (b[at] == ' ' || b[at] == '\t' || b[at] == '\n' || b[at] == '\r') {
 		at++
@@ -108,15 +88,24 @@ func textEnd(b []byte, at int) int {
 	return len(b)
 }
 
+// plainText is what a JSON text says, where it says it as it stands: in UTF-8 and
+// without escapes.
+func plainText(value []byte) ([]byte, bool) {
+	if len(value) < 2 || value[0] != '"' {
+		return nil, false
+	}
+	inner := value[1 : len(value)-1]
+	return inner, bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner)
+}
+
 // textOf reads a JSON text; false if value is none. Bytes that are no UTF-8 become
 // U+FFFD, as in the library.
 func textOf(value []byte) (string, bool) {
+	if text, ok := plainText(value); ok {
+		return string(text), true
+	}
 	if len(value) < 2 || value[0] != '"' {
 		return "", false
-	}
-	inner := value[1 : len(value)-1]
-	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
-		return string(inner), true
 	}
 	var s string
 	err := json.Unmarshal(value, &s)

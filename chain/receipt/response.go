@@ -25,6 +25,7 @@ const (
 type Response struct {
 	text   hash.Hash // of an answer in words
 	stream bool
+	said   string // the name under which a choice says it
 	whole  string // the hash of an answer of another kind, once it came
 	calls  []toolCall
 	raw    []byte // calls of a plain answer, as they came
@@ -35,7 +36,10 @@ type Response struct {
 // is an answer in words, in the form of a chat completion, or its events where
 // stream is set.
 func NewResponse(p chain.Primitive, stream bool) *Response {
-	r := &Response{stream: stream}
+	r := &Response{stream: stream, said: "message"}
+	if stream {
+		r.said = "delta"
+	}
 	if p.LLM() {
 		r.text = sha256.New()
 	}
@@ -50,16 +54,13 @@ func (r *Response) Add(data []byte) {
 		r.whole = OutputHash(data)
 		return
 	}
-	if !json.Valid(data) {
+	var room [2]choice
+	choices, ok := choicesOf(data, r.said, room[:0])
+	if !ok {
 		return
 	}
-	for name, choices := range members(data) {
-		if string(name) != "choices" {
-			continue
-		}
-		for c := range elements(choices) {
-			r.choice(c)
-		}
+	for i := range choices {
+		r.add(&choices[i])
 	}
 }
 
@@ -86,43 +87,75 @@ func (r *Response) Hash() string {
 	return sumOf(h)
 }
 
-// choice takes one of the choices of a chat completion or of one of its events.
-func (r *Response) choice(c []byte) {
-	said := "message"
-	if r.stream {
-		said = "delta"
-	}
-	var message []byte
-	for name, value := range members(c) {
-		switch string(name) {
-		case "index":
-			if string(value) != "0" && string(value) != "null" {
-				return
+// choice is what one of the choices of a chat completion, or of one of its events,
+// says: the values as they came, nil without one.
+type choice struct{ content, calls []byte }
+
+// choicesOf appends the choices in data with index 0, which say it under the name
+// said. It is false if data is no JSON.
+func choicesOf(data []byte, said string, to []choice) ([]choice, bool) {
+	in := reader{b: data}
+	in.at = blanks(data, 0)
+	ok := in.object(func(name []byte) bool {
+		if string(name) != "choices" {
+			return in.value()
+		}
+		return in.array(func() bool {
+			c, first, ok := in.choice(said)
+			if first {
+				to = append(to, c)
 			}
-		case said:
-			message = value
-		}
-	}
-	var content, calls []byte
-	for name, value := range members(message) {
+			return ok
+		})
+	})
+	return to, ok && in.end()
+}
+
+// choice takes one of the choices; first says that it is the one with index 0.
+func (r *reader) choice(said string) (c choice, first, ok bool) {
+	first = true
+	ok = r.object(func(name []byte) bool {
+		from := r.at
 		switch string(name) {
-		case "content":
-			content = value
-		case "tool_calls":
-			calls = value
+		case said:
+			c = choice{}
+			return r.object(func(name []byte) bool {
+				from := r.at
+				ok := r.value()
+				switch string(name) {
+				case "content":
+					c.content = r.b[from:r.at]
+				case "tool_calls":
+					c.calls = r.b[from:r.at]
+				}
+				return ok
+			})
+		case "index":
+			ok := r.value()
+			if index := string(r.b[from:r.at]); index != "0" && index != "null" {
+				first = false
+			}
+			return ok
 		}
-	}
-	if text, ok := textOf(content); ok {
+		return r.value()
+	})
+	return c, first, ok
+}
+
+func (r *Response) add(c *choice) {
+	if text, ok := plainText(c.content); ok {
+		r.text.Write(text)
+	} else if text, ok := textOf(c.content); ok {
 		_, _ = io.WriteString(r.text, text)
-	} else if len(content) > 0 && string(content) != "null" { // parts: no text of one kind
-		r.text.Write(formOf(content))
+	} else if len(c.content) > 0 && string(c.content) != "null" { // parts: no text of one kind
+		r.text.Write(formOf(c.content))
 	}
 	switch {
-	case len(calls) == 0:
+	case len(c.calls) == 0:
 	case r.stream:
-		r.deltas(calls)
+		r.deltas(c.calls)
 	default:
-		r.raw = slices.Clone(calls)
+		r.raw = slices.Clone(c.calls)
 	}
 }
 
