@@ -189,6 +189,10 @@ func TestGrowthIsAnEditOfTheCatalogue(t *testing.T) {
 			g.workspaces = strings.Replace(g.workspaces, "{id: home}", "{id: home, weights: {preference: 500000}, prefer: [{tier: team, source: research, options: [beta/words]}]}", 1)
 		}, changed: []string{homeChat, homeWords}},
 		{name: "a workspace", edit: func(g *grown) { g.workspaces += "  - {id: new, deny: [alpha/small]}\n" }},
+		{name: "a workspace that a device joins", edit: func(g *grown) { g.workspaces += "  - {id: new, deny: [alpha/small]}\n" }, act: func(d *device) error {
+			_, err := d.enrol(d.rig.invite(orchestrator.Invite{Scope: "workspace:new"}))
+			return err
+		}, made: []string{"workspace:new/embed.text"}},
 		{name: "a workspace's stage", edit: func(g *grown) {
 			g.workspaces = strings.Replace(g.workspaces, "{id: home}", "{id: home, stages: [{name: s, deny: [{primitive: embed.text, options: [none/x*, alpha/*]}]}]}", 1)
 			g.workspaces = strings.Replace(g.workspaces, "none/x*, ", "", 1)
