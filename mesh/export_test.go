@@ -10,6 +10,7 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/discovery/mdns"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/exchange"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -61,3 +62,10 @@ func ChordsTopic(m chain.MeshID, k wire.TopicKey) string {
 
 // UsesLAN reports whether the device looks for others by multicast.
 func (d *Device) UsesLAN() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.lan != nil }
+
+// BodyFrom asks a member of scope for the body with an address. Devices answer it and
+// have no need to ask: they fetch chains.
+func (d *Device) BodyFrom(ctx context.Context, from chain.PeerID, scope chain.ScopeID, body chain.CID) (b []byte, err error) {
+	err = d.with(ctx, from, func(s *exchange.Session) (err error) { b, err = s.Body(ctx, scope, body); return err })
+	return b, err
+}

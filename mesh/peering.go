@@ -128,13 +128,6 @@ func (d *Device) FetchFrom(ctx context.Context, from chain.PeerID, f wire.Fetch)
 	return reply, err
 }
 
-// BodyFrom asks a member of scope for the body with an address, which is
-// compared.
-func (d *Device) BodyFrom(ctx context.Context, from chain.PeerID, scope chain.ScopeID, body chain.CID) (b []byte, err error) {
-	err = d.with(ctx, from, func(s *exchange.Session) (err error) { b, err = s.Body(ctx, scope, body); return err })
-	return b, err
-}
-
 // with greets p and lets ask ask.
 func (d *Device) with(ctx context.Context, p chain.PeerID, ask func(*exchange.Session) error) error {
 	id, err := peerID(p)

@@ -7,6 +7,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"github.com/chordwheel/chordwheel/mesh/streams"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -14,11 +15,11 @@ import (
 func (s *Server) RoomUsed() int64 { return s.opening.Used() + s.payloads.Used() }
 
 // SetStreams makes the server small enough for a test.
-func (s *Server) SetStreams(n int) { s.most = n }
+func (s *Server) SetStreams(n int) { s.streams = streams.New(n, StreamsPerPeer) }
 
 // ServeAs serves a stream that has no connection.
 func (s *Server) ServeAs(from peer.ID, stream network.Stream) error {
-	return s.serve(&visit{stream: stream, from: from})
+	return s.serve(stream, from)
 }
 
 // Take gives emit what an executor's bytes hold, as [Do] does.

@@ -17,6 +17,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/mesh/streams"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -40,70 +41,50 @@ type Server struct {
 	opening  *wire.Room
 	payloads *wire.Room
 
-	most    int // Streams, but in tests
+	streams *streams.Set // idle until the request is admitted, and after the job is done
+
 	mu      sync.Mutex
-	closed  bool
-	number  uint64 // of the last visit
-	visits  map[*visit]struct{}
-	perPeer map[peer.ID]int
 	holding map[peer.ID]int64 // bytes of payloads, by peer; nothing at 0
-	group   sync.WaitGroup
 
 	refused atomic.Uint64
-}
-
-// visit is one stream. Until its request is admitted, and after its job is done,
-// it may be given up for another.
-type visit struct {
-	stream network.Stream
-	from   peer.ID
-	number uint64
-	works  bool
 }
 
 // NewServer makes a server; it starts nothing. A nil executor refuses everything.
 func NewServer(executor Executor, log *slog.Logger) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{executor: executor, log: log, ctx: ctx, cancel: cancel, opening: wire.NewRoom(openRoom), payloads: wire.NewRoom(payloadRoom),
-		most: Streams, visits: map[*visit]struct{}{}, perPeer: map[peer.ID]int{}, holding: map[peer.ID]int64{}}
+		streams: streams.New(Streams, StreamsPerPeer), holding: map[peer.ID]int64{}}
 }
 
 // Open gives the number of streams, and how many were refused for want of room
 // since the start.
-func (s *Server) Open() (streams int, refused uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.visits), s.refused.Load()
+func (s *Server) Open() (open int, refused uint64) {
+	return s.streams.Len(), s.refused.Load() + s.streams.GivenUp()
 }
 
 // Close ends every job, resets its stream, and waits for all of it. Streams that
 // come later are reset.
 func (s *Server) Close() {
-	s.mu.Lock()
-	s.closed = true
 	s.cancel()
-	for v := range s.visits {
-		_ = v.stream.ResetWithError(network.StreamShutdown)
-	}
-	s.mu.Unlock()
-	s.group.Wait()
+	s.streams.Close()
 }
 
 // Serve runs one stream to its end.
 func (s *Server) Serve(stream network.Stream) {
-	v := s.enter(stream)
-	if v == nil {
+	if s.streams.Enter(stream) != network.StreamNoError {
 		s.refused.Add(1)
-		_ = stream.ResetWithError(network.StreamResourceLimitExceeded) // nothing ran
+		_ = stream.ResetWithError(network.StreamResourceLimitExceeded) // nothing ran, also where it stops
 		return
 	}
-	defer s.leave(v)
-	err := s.serve(v)
+	defer s.streams.Leave(stream)
+	s.streams.Idle(stream, true)
+	from := stream.Conn().RemotePeer()
+	err := s.serve(stream, from)
 	if err == nil {
 		_ = stream.Close()
 		return
 	}
-	s.log.Debug("exec stream broken off", "peer", v.from.String(), "error", err)
+	s.log.Debug("exec stream broken off", "peer", from.String(), "error", err)
 	_ = stream.ResetWithError(s.resetCode(err))
 }
 
@@ -119,63 +100,11 @@ func (s *Server) resetCode(err error) network.StreamErrorCode {
 	return network.StreamProtocolViolation
 }
 
-// enter makes room for a stream, or says that there is none.
-func (s *Server) enter(stream network.Stream) *visit {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	from := stream.Conn().RemotePeer()
-	if s.closed || s.perPeer[from] >= StreamsPerPeer || len(s.visits) >= s.most && !s.evict() {
-		return nil
-	}
-	s.number++
-	v := &visit{stream: stream, from: from, number: s.number}
-	s.visits[v] = struct{}{}
-	s.perPeer[from]++
-	s.group.Add(1)
-	return v
-}
-
-// evict gives up the oldest stream that does no work. An honest one is in that
-// state for as long as its request is on the way; who fills the server with requests
-// that do not come has the oldest. s.mu is held.
-func (s *Server) evict() bool {
-	var oldest *visit
-	for v := range s.visits {
-		if !v.works && (oldest == nil || v.number < oldest.number) {
-			oldest = v
-		}
-	}
-	if oldest == nil {
-		return false
-	}
-	s.refused.Add(1)
-	delete(s.visits, oldest)
-	_ = oldest.stream.ResetWithError(network.StreamResourceLimitExceeded)
-	return true
-}
-
-func (s *Server) leave(v *visit) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.visits, v)
-	if s.perPeer[v.from]--; s.perPeer[v.from] == 0 {
-		delete(s.perPeer, v.from)
-	}
-	s.group.Done()
-}
-
-// works notes whether a stream has a job.
-func (s *Server) works(v *visit, yes bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v.works = yes
-}
-
 var errNoRoom = errors.New("no room for a frame of this size now")
 
 // serve does what Serve promises; after an error the stream is to be reset.
-func (s *Server) serve(v *visit) error {
-	stream, from := v.stream, chain.PeerID(v.from.String())
+func (s *Server) serve(stream network.Stream, peer peer.ID) error {
+	from := chain.PeerID(peer.String())
 	if s.executor == nil {
 		return s.refuse(stream, nil, from, wire.RefuseExec(wire.ExecSharingOff, "this device runs no work of others"))
 	}
@@ -192,10 +121,10 @@ func (s *Server) serve(v *visit) error {
 	if err != nil {
 		return s.refuse(stream, in, from, err)
 	}
-	s.works(v, true)
-	err = s.run(v.from, stream, in, job)
+	s.streams.Idle(stream, false)
+	err = s.run(peer, stream, in, job)
 	job.Release() // before the submitter is waited for: it may take its time
-	s.works(v, false)
+	s.streams.Idle(stream, true)
 	var refusal *wire.ExecRefusal
 	switch {
 	case errors.As(err, &refusal):

@@ -61,6 +61,33 @@ func TestCaps(t *testing.T) {
 	}
 }
 
+// A full set gives up the oldest idle stream for a new one, and none that is not.
+func TestIdleStreamsMakeRoom(t *testing.T) {
+	set := New(3, 2)
+	busy, old, young := &stream{from: "a"}, &stream{from: "a"}, &stream{from: "b"}
+	for _, s := range []*stream{busy, old, young} {
+		set.Enter(s)
+		set.Idle(s, true)
+	}
+	set.Idle(busy, false)
+	if got := set.Enter(&stream{from: "a"}); got != network.StreamResourceLimitExceeded || set.GivenUp() != 0 {
+		t.Error("a third of one peer:", got)
+	}
+	late := &stream{from: "c"}
+	if got := set.Enter(late); got != network.StreamNoError || len(old.resets()) != 1 || old.resets()[0] != network.StreamResourceLimitExceeded {
+		t.Errorf("%v, and the oldest idle one was reset with %v", got, old.resets())
+	}
+	if got := set.Enter(&stream{from: "a"}); got != network.StreamResourceLimitExceeded {
+		t.Error("the one that was given up has not left yet:", got)
+	}
+	set.Leave(old)
+	set.Idle(young, false)
+	if got := set.Enter(&stream{from: "a"}); got != network.StreamResourceLimitExceeded || set.Len() != 3 || set.GivenUp() != 1 {
+		t.Error("with none idle:", got, set.Len(), set.GivenUp())
+	}
+	set.Idle(old, true) // it is gone
+}
+
 func TestCloseWaitsForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set, open := New(1, 1), &stream{from: "a"}
