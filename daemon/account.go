@@ -58,15 +58,9 @@ func newReceipts(d *Daemon) *receipts {
 	return &receipts{d: d, spool: d.cfg.Spool, idle: make(chan *account), ending: make(chan struct{}), done: make(chan struct{})}
 }
 
-// start says what the last run left, and begins to send.
+// start begins to send.
 func (r *receipts) start(ctx context.Context) {
-	if r.spool == nil {
-		return
-	}
-	if n := r.spool.Status().Lost; n > 0 {
-		r.d.cfg.Log.Error("requests were open when the last run ended, and have no receipt", "requests", n)
-	}
-	if r.d.cfg.Ledger == nil {
+	if r.spool == nil || r.d.cfg.Ledger == nil {
 		return
 	}
 	r.d.group.Go(func() {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain/receipt"
@@ -40,9 +41,7 @@ func (d *Daemon) startJobs(ctx context.Context) {
 	if err != nil {
 		d.cfg.Log.Warn("the jobs of the last run are not known", "error", err)
 	}
-	for i := range failed {
-		d.receipts.interrupted(&failed[i])
-	}
+	d.receipts.catchUp(failed)
 	if len(failed) > 0 {
 		d.cfg.Log.Warn("jobs had not ended when the last run did: they are failed", "jobs", len(failed), "reason", jobs.Restart)
 	}
@@ -63,10 +62,39 @@ func (d *Daemon) closeJobs() {
 	d.stopJobs()
 }
 
-// interrupted makes the receipt of a job that a restart ended.
-func (r *receipts) interrupted(j *jobs.Record) {
-	if r.spool == nil || j.Transaction == "" || receipt.ParseHash(j.RequestHash) != nil {
-		return // the journal has counted it
+// catchUp makes the receipts of the jobs that a restart ended, and then says how many
+// requests stay without one: of those the journal knows nothing but that they were open.
+func (r *receipts) catchUp(failed []jobs.Record) {
+	if r.spool == nil {
+		return
+	}
+	var late []*account
+	for i := range failed {
+		if a := r.interrupted(&failed[i]); a != nil {
+			late = append(late, a)
+		}
+	}
+	r.pending.Add(int64(len(late)))
+	r.group.Go(func() {
+		var keeping sync.WaitGroup
+		for _, a := range late {
+			keeping.Go(func() {
+				a.keep()
+				r.pending.Add(-1)
+			})
+		}
+		keeping.Wait()
+		if n := r.spool.Status().Lost; n > 0 {
+			r.d.cfg.Log.Error("requests were open when the last run ended, and have no receipt", "requests", n)
+		}
+	})
+}
+
+// interrupted begins the account of a job that a restart ended, and ends it as well;
+// nil where too little is known for a receipt.
+func (r *receipts) interrupted(j *jobs.Record) *account {
+	if j.Transaction == "" || receipt.ParseHash(j.RequestHash) != nil {
+		return nil
 	}
 	role := receipt.RoleRoot
 	if j.Root != j.ID {
@@ -74,8 +102,10 @@ func (r *receipts) interrupted(j *jobs.Record) {
 	}
 	a := &account{of: r, answer: receipt.NewResponse(j.Primitive, false), hash: j.RequestHash}
 	a.hashing.Do(func() {})
-	a.receipt = receipt.Receipt{TransactionID: j.Transaction, MessageID: receipt.MessageID(j.Transaction, role), SeekerDID: r.d.did, Capability: string(j.Primitive), RequestAt: j.Created}
-	a.close(receipt.UpstreamError)
+	a.receipt = receipt.Receipt{TransactionID: j.Transaction, MessageID: receipt.MessageID(j.Transaction, role), SeekerDID: r.d.did, Capability: string(j.Primitive), RequestAt: j.Created,
+		Status: receipt.UpstreamError, ResponseAt: time.Now()}
+	a.begin()
+	return a
 }
 
 // pipelineStatus says what became of hard questions.

@@ -21,6 +21,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/job"
 	"github.com/chordwheel/chordwheel/daemon/pipeline"
 	"github.com/chordwheel/chordwheel/mesh/wire"
+	"github.com/chordwheel/chordwheel/store/spool"
 )
 
 // A question that the classifier finds complex, and one that it finds simple.
@@ -429,6 +430,51 @@ func TestARestartFailsWhatWasUnderWay(t *testing.T) {
 		slices.Sort(want)
 		if slices.Sort(roles); !slices.Equal(roles, want) {
 			t.Errorf("%v, want %v", roles, want)
+		}
+	})
+}
+
+// What has its receipt after a restart is not counted as lost besides; what has no
+// record is.
+func TestWhatTheRestartHasAReceiptOfIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, dir := &drawer{kept: map[string][]byte{}}, t.TempDir()
+		open := func() *spool.Spool {
+			s, err := spool.Open(spool.Config{Dir: dir, Label: daemon.LabelReceipt})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			return s
+		}
+		table := job.NewTable(disk)
+		ctx, stop := context.WithCancel(t.Context())
+		go table.Run(ctx)
+		root, _ := table.Open(job.Record{RequestID: "r", Transaction: "T1", Role: job.Root, Primitive: chain.LLMChat, RequestHash: receipt.OutputHash([]byte("q"))})
+		part, _ := table.Open(job.Record{Root: root, RequestID: "r", Transaction: "T1", Role: job.Subtask, Primitive: "llm.t1", RequestHash: receipt.OutputHash([]byte("p"))})
+		before := open()
+		for _, q := range []receipt.Receipt{
+			{TransactionID: "T1", MessageID: receipt.MessageID("T1", receipt.RoleRoot)},
+			{TransactionID: "T1", MessageID: receipt.MessageID("T1", receipt.RoleJob(part))},
+			{TransactionID: "T2", MessageID: receipt.MessageID("T2", receipt.RoleRoot)}, // an easy one
+		} {
+			if err := before.Begin(q.ID()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		_ = before.Close() // as a crash leaves it
+		stop()
+		synctest.Wait()
+
+		after := open()
+		if n := after.Status().Lost; n != 3 {
+			t.Fatalf("%d were open", n)
+		}
+		s := newStage(t, nil, func(c *daemon.Config) { c.Jobs, c.Spool = disk, after })
+		synctest.Wait()
+		if r := s.Status().Receipts; r.Lost != 1 || r.Waiting != 2 {
+			t.Errorf("%d lost, %d receipts; want 1 and 2", r.Lost, r.Waiting)
 		}
 	})
 }

@@ -201,7 +201,7 @@ func (s *Spool) recallIDs(since time.Time) error {
 }
 
 // countOpen counts the requests that were open when the last process ended,
-// and have no line.
+// and have no line. Whether they get one yet is the owner's matter, as it is to say so.
 func (s *Spool) countOpen() error {
 	j, left, err := openJournal(s.disk)
 	if err != nil {
@@ -212,12 +212,14 @@ func (s *Spool) countOpen() error {
 		return nil
 	}
 	for _, text := range left {
-		if k, ok := keyOfSlot(text); !ok || !s.known.has(k) {
-			s.status.Lost++
+		k, ok := keyOfSlot(text)
+		if ok && s.known.has(k) {
+			continue
 		}
-	}
-	if s.status.Lost > 0 {
-		s.cfg.Log.Warn("requests were open when the last process ended; they have no receipt", "count", s.status.Lost)
+		s.status.Lost++
+		if ok {
+			s.missed[k] = struct{}{}
+		}
 	}
 	return nil
 }

@@ -105,10 +105,11 @@ type Spool struct {
 	inFlight int            // lines that it has taken
 	waiting  map[key]*batch // of both
 	known    *recent
-	segments []segment // in their order; the last one grows
-	mark     position  // how far the worker is
-	saved    int       // the segment of the checkpoint on disk
-	status   Status    // without what the fields above tell
+	missed   map[key]struct{} // of requests that were open when the last process ended, and have no line yet
+	segments []segment        // in their order; the last one grows
+	mark     position         // how far the worker is
+	saved    int              // the segment of the checkpoint on disk
+	status   Status           // without what the fields above tell
 }
 
 // Status is the state of a spool.
@@ -123,7 +124,7 @@ type Status struct {
 	Reason   string    `json:"reason,omitempty"` // why the last attempt did not succeed; empty after one that did
 	Torn     int64     `json:"torn"`             // bytes that a crash had left unfinished, found by the start
 	Again    string    `json:"again,omitempty"`  // why the start began again from the first line
-	Lost     int       `json:"lost"`             // requests that were open when the last process ended, and have no line
+	Lost     int       `json:"lost"`             // requests that were open when the last process ended, and have no line; fewer when one is appended after all
 }
 
 // Open opens the spool in a directory, or makes one there. What the last process
@@ -145,7 +146,7 @@ func Open(cfg Config) (*Spool, error) {
 		cfg: cfg, disk: cfg.disk, lock: lock,
 		stop: make(chan struct{}), written: make(chan struct{}),
 		wake: make(chan struct{}, 1), more: make(chan struct{}, 1),
-		next: newBatch(nil), waiting: make(map[key]*batch), known: newRecent(time.Now()),
+		next: newBatch(nil), waiting: make(map[key]*batch), known: newRecent(time.Now()), missed: make(map[key]struct{}),
 	}
 	if err := s.load(); err != nil {
 		if s.w.file != nil {

@@ -95,6 +95,10 @@ func (s *Spool) commit() {
 		delete(s.waiting, k)
 		if err == nil {
 			s.known.add(k, now)
+			if _, ok := s.missed[k]; ok { // the owner knew enough of it
+				delete(s.missed, k)
+				s.status.Lost--
+			}
 		}
 	}
 	if err == nil {
