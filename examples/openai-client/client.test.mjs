@@ -1,7 +1,8 @@
 // The openai package against a real edge, a real hub and a scripted provider.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import OpenAI, { APIError, APIUserAbortError, AuthenticationError, NotFoundError, UnprocessableEntityError } from "openai";
+import OpenAI, { APIError, AuthenticationError, NotFoundError, UnprocessableEntityError } from "openai";
+import { testAborts } from "./aborts.mjs";
 import { startMesh } from "./mesh.mjs";
 import { startProvider } from "./provider.mjs";
 import { ask, calls, collect, textOf, tools } from "./questions.mjs";
@@ -135,39 +136,7 @@ test("runs tools through the package's own loop", async () => {
   assert.deepEqual(cities, ["Pune", "Kochi"]);
 });
 
-for (const [name, script, stream] of [
-  ["before the first token of a stream, with the headers still to come", "say nothing at all", true],
-  ["before the first token of a stream, after a role", "say only a role", true],
-  ["before a plain answer", "say nothing at all", false],
-]) {
-  test(`aborts ${name}`, { timeout: 15_000 }, async () => {
-    const abort = new AbortController();
-    const asked = first.asked(script);
-    const gone = first.gone(script);
-    const request = client.chat.completions.create(ask(script, { stream }), { signal: abort.signal });
-    const outcome = request.then((s) => (stream ? collect(s) : s)).catch((err) => err);
-    await asked;
-    const start = performance.now();
-    abort.abort();
-    await gone;
-    assert.ok(performance.now() - start < 1000, "the provider sees the close within a second");
-    const got = await outcome;
-    assert.ok(got instanceof APIUserAbortError || got.length === 0, `the caller got ${got}`);
-  });
-}
-
-test("aborts after the first token", { timeout: 15_000 }, async () => {
-  const gone = first.gone("stop after one word");
-  const stream = await client.chat.completions.create(ask("stop after one word", { stream: true }));
-  let start;
-  for await (const chunk of stream) {
-    if (!chunk.choices[0]?.delta?.content) continue;
-    start = performance.now();
-    break; // leaving the loop aborts the request
-  }
-  await gone;
-  assert.ok(performance.now() - start < 1000, "the provider sees the close within a second");
-});
+testAborts(() => ({ client, provider: first }));
 
 test("aborts leave the option's standing untouched", async () => {
   const { response } = await client.chat.completions.create(ask("count to five")).withResponse();

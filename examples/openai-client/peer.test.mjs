@@ -1,7 +1,8 @@
 // The openai package at device a, whose work runs on device b.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import OpenAI, { APIUserAbortError } from "openai";
+import OpenAI from "openai";
+import { testAborts } from "./aborts.mjs";
 import { startMesh } from "./mesh.mjs";
 import { startProvider, wide } from "./provider.mjs";
 import { ask, calls, collect, textOf, tools } from "./questions.mjs";
@@ -78,39 +79,7 @@ test("calls tools, two at once, plainly and streamed", async () => {
   );
 });
 
-for (const [name, script, stream] of [
-  ["before anything of a stream", "say nothing at all", true],
-  ["before the first token, after a role", "say only a role", true],
-  ["before a plain answer", "say nothing at all", false],
-]) {
-  test(`an abort ${name} reaches the peer's provider`, { timeout: 15_000 }, async () => {
-    const abort = new AbortController();
-    const asked = box.asked(script);
-    const gone = box.gone(script);
-    const request = client.chat.completions.create(ask(script, { stream }), { signal: abort.signal });
-    const outcome = request.then((s) => (stream ? collect(s) : s)).catch((err) => err);
-    await asked;
-    const start = performance.now();
-    abort.abort();
-    await gone;
-    assert.ok(performance.now() - start < 1000, "the provider sees the close within a second");
-    const got = await outcome;
-    assert.ok(got instanceof APIUserAbortError || got.length === 0, `the caller got ${got}`);
-  });
-}
-
-test("an abort in mid-answer reaches the peer's provider", { timeout: 15_000 }, async () => {
-  const gone = box.gone("stop after one word");
-  const stream = await client.chat.completions.create(ask("stop after one word", { stream: true }));
-  let start;
-  for await (const chunk of stream) {
-    if (!chunk.choices[0]?.delta?.content) continue;
-    start = performance.now();
-    break; // leaving the loop aborts the request
-  }
-  await gone;
-  assert.ok(performance.now() - start < 1000, "the provider sees the close within a second");
-});
+testAborts(() => ({ client, provider: box }));
 
 test("wide characters survive a cut at every position", async () => {
   const text = textOf(await collect(await client.chat.completions.create(ask("cut wide characters", { stream: true }))));
