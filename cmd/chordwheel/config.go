@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/caarlos0/env/v11"
 	"github.com/goccy/go-yaml"
@@ -284,6 +285,12 @@ func plainEnvError(err error, t reflect.Type) (names []string) {
 // validate checks what the types cannot, and names everything that is wrong.
 func (c *deviceConfig) validate() error { return oneLine(c.wrong()) }
 
+// canBeSent reports whether a key arrives in a header as it is. A line break behind it, as
+// files have one, would shut everybody out.
+func canBeSent(key string) bool {
+	return key == strings.TrimSpace(key) && strings.IndexFunc(key, unicode.IsControl) < 0
+}
+
 func (c *deviceConfig) wrong() (wrong []string) {
 	wrong = append(wrong, wrongAddress("edge", c.Edge)...)
 	wrong = append(wrong, wrongAddress("admin", c.Admin)...)
@@ -312,6 +319,14 @@ func (c *deviceConfig) wrong() (wrong []string) {
 	}
 	if _, err := c.Pipeline.settings(); err != nil {
 		wrong = append(wrong, err.Error())
+	}
+	for _, k := range []struct {
+		name  string
+		value chain.Secret
+	}{{"ORCH_API_KEY", c.Key}, {"ORCH_API_KEY_NEXT", c.NextKey}, {"ORCH_ADMIN_TOKEN", c.AdminToken}} {
+		if !canBeSent(k.value.Reveal()) {
+			wrong = append(wrong, k.name+" has blanks around it or control characters in it, which no header can carry")
+		}
 	}
 	if c.Key == "" && c.NextKey != "" {
 		wrong = append(wrong, "ORCH_API_KEY_NEXT is set without ORCH_API_KEY")

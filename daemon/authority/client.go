@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -64,12 +65,22 @@ func Check(base string) error {
 func parse(base string) (*url.URL, error) {
 	u, err := url.Parse(base)
 	switch {
-	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
+	case strings.ContainsAny(base, "@?#"): // not repeated: it may be a secret
+		return nil, fmt.Errorf("%w: without user, query and fragment", ErrURL)
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 		return nil, fmt.Errorf("%w, not %q", ErrURL, chain.Clip(base))
+	case !isPort(u.Port()):
+		return nil, fmt.Errorf("%w: a port from 1 to 65535, not %s", ErrURL, chain.Clip(u.Port()))
 	case u.Scheme == "http" && !near(u.Hostname()):
 		return nil, fmt.Errorf("%w: write https://%s", ErrURL, chain.Clip(u.Host))
 	}
 	return u, nil
+}
+
+// isPort also accepts none.
+func isPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }
 
 // Client asks one server. Its methods may be called at once from several
