@@ -134,7 +134,7 @@ func (d *Daemon) noted(err error) {
 // part is the request of one sub-job.
 func (p *piped) part(primitive chain.Primitive) *edge.Work {
 	w := p.work
-	return &edge.Work{ID: w.ID, Primitive: primitive, Model: edge.Auto, Stage: w.Stage, Consumer: w.Consumer, Instance: w.Instance, App: w.App, Usage: true}
+	return &edge.Work{ID: w.ID, Primitive: primitive, Model: edge.Auto, Stage: w.Stage, Consumer: w.Consumer, Instance: w.Instance, App: w.App, Usage: true, Async: w.Async}
 }
 
 // Offers implements [wave.Runner].
@@ -149,6 +149,9 @@ func (p *piped) Run(ctx context.Context, c wave.Copy, begun func(string), accept
 	p.begin()
 	d, t := p.daemon, c.Task
 	w := p.part(t.Primitive)
+	if t.Role == jobs.Direct { // it is the request itself
+		w.Session = p.work.Session
+	}
 	w.Stream = t.Deliver != nil
 	w.Body = withModel(t.Body, w.Stream)
 	w.Budget.Duration = t.Budget
@@ -251,7 +254,10 @@ func (p *piped) result(ctx context.Context, words *spoken, told pipeline.Result,
 		r.End = walk.Left
 	case errors.Is(err, pipeline.ErrNoModels):
 		p.mu.Lock()
-		r.End, r.Failures = walk.NothingToTry, p.last.Failures
+		r.End, r.Failures, r.RetryAfter = walk.NothingToTry, p.last.Failures, p.last.RetryAfter
+		if p.last.End == walk.Escalating {
+			r.End = walk.Escalating
+		}
 		refused, no := p.last.End == walk.Refused, p.no
 		p.mu.Unlock()
 		if no != nil {
@@ -291,7 +297,7 @@ func (p *piped) close(ctx context.Context, told pipeline.Result, result *walk.Re
 	switch status := statusOf(ctx, result, err); {
 	case status == receipt.ClientAborted:
 		state, reason = jobs.Cancelled, string(status)
-	case status != receipt.OK && errors.Is(err, pipeline.ErrNoModels) || result.End == walk.NothingToTry:
+	case status != receipt.OK && (errors.Is(err, pipeline.ErrNoModels) || result.End == walk.NothingToTry || result.End == walk.Escalating):
 		state, reason = jobs.Failed, string(edge.NoModels)
 	case status != receipt.OK:
 		state, reason = jobs.Failed, string(status)

@@ -40,6 +40,7 @@ type models struct {
 	plan  string
 	score string
 	mute  bool // all that is said is blank
+	long  bool // parts of the work are longer than what is kept of one
 }
 
 const planOfTwo = "Here you are:\n```json\n" + `{"subtasks":[{"id":"a","type":"research","prompt":"licences","tier":1,"depends_on":[]},{"id":"b","type":"analysis","prompt":"risk","tier":2,"depends_on":["a"]}],"synthesis":"supervisor"}` + "\n```"
@@ -68,6 +69,9 @@ func (m *models) Run(ctx context.Context, c adapter.Call, emit func(walk.Chunk) 
 	}
 	if m.mute {
 		text = " \n"
+	}
+	if m.long && strings.Contains(body, "Your part of this work") {
+		text = strings.Repeat("x", 5<<20)
 	}
 	said, _ := json.Marshal(text)
 	data := fmt.Sprintf(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}]}`, said)
@@ -271,6 +275,40 @@ func (s *stage) noModelIsSaid(t *testing.T) {
 	if root := s.tree(w)[0]; root.State != job.Failed || root.Reason != "no_models" {
 		t.Errorf("%+v", root)
 	}
+}
+
+// A caller who does not wait for an extension comes back for it.
+func TestHardQuestionsDoNotWaitForAnExtensionEither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		for _, id := range []chain.OptionID{"alpha/small", "beta/small", "alpha/mid", "beta/mid", "gamma/large"} {
+			s.models.down[id] = true
+		}
+		w := &edge.Work{Async: true}
+		events, result, err := s.chat(w, hard)
+		if err != nil || len(events) > 0 || result.End != walk.Escalating || result.RetryAfter <= 0 {
+			t.Errorf("%v %q %+v", err, events, result)
+		}
+		if root := s.tree(w)[0]; root.State != job.Failed || root.Reason != "no_models" {
+			t.Errorf("%+v", root)
+		}
+	})
+}
+
+func TestAnAnswerThatIsTooLongFailsItsPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		s.models.long = true
+		w := &edge.Work{}
+		if events, result, err := s.chat(w, hard); err != nil || result.End != walk.Answered || len(events) != 1 {
+			t.Errorf("%v %+v %d", err, result, len(events))
+		}
+		for _, r := range s.tree(w) {
+			if r.Role == job.Subtask && (r.State != job.Failed || r.Reason != string(chain.BadAnswer)) {
+				t.Errorf("%s %s: %s", r.Task, r.State, r.Reason)
+			}
+		}
+	})
 }
 
 func TestOneModelIsEnough(t *testing.T) {

@@ -36,6 +36,7 @@ type subjob struct {
 
 	deliver func(string) error
 	text    strings.Builder
+	long    bool // the answer was longer than what is kept of one
 }
 
 // shape has plan begin where the sub-job was offered a place, and leave what its
@@ -128,6 +129,7 @@ func (s *subjob) take(stream bool) walk.Deliver {
 				continue
 			}
 			if s.text.Len()+len(piece) > maxText {
+				s.long = true
 				return edge.Refuse(edge.UpstreamError, "the answer of a sub-job is over %d bytes", maxText)
 			}
 			s.text.WriteString(piece)
@@ -151,6 +153,8 @@ func (s *subjob) outcome(ctx context.Context, r *walk.Result, err error) wave.Ou
 		o.Class = chain.Absent // no chain, or nothing in it that the application may use
 	case ctx.Err() != nil && o.Class != chain.OK:
 		o.Class = chain.Canceled
+	case s.long:
+		o.Class = chain.BadAnswer // nobody cancelled it
 	case o.Class == chain.OK && strings.TrimSpace(o.Text) == "":
 		o.Class = chain.BadAnswer // it wins no race, and promises the caller nothing
 	}

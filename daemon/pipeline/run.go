@@ -38,6 +38,7 @@ type run struct {
 	out  Output
 	sink *sink
 	res  *Result
+	left func() bool // the caller is gone
 
 	stream bool // the caller takes the answer as it is made
 
@@ -69,6 +70,7 @@ func (p *Pipeline) Run(ctx context.Context, do Dispatcher, req Request, d Decisi
 		defer done()
 	}
 	r := &run{p: p, do: do, ask: a, out: out, stream: req.Stream, res: &res, sink: &sink{text: out.Text, gone: cancel}}
+	r.left = func() bool { return errors.Is(within.Err(), context.Canceled) }
 	err := r.answer(within, d.Staged && a.unfit == "")
 	switch {
 	case r.sink.err != nil:
@@ -86,34 +88,41 @@ func (r *run) answer(ctx context.Context, staged bool) error {
 	}
 	p, text, ok := r.decompose(ctx)
 	switch {
+	case r.left():
+		return ctx.Err()
 	case text != "":
-		return r.give(ctx, text)
+		return r.give(text)
 	case !ok:
 		return r.direct(ctx)
 	}
 	results, err := r.work(ctx, p)
-	if err != nil || r.sink.done() {
+	switch {
+	case err != nil || r.sink.done():
 		return err
+	case r.left():
+		return ctx.Err()
 	}
 	text, fit, err := r.synthesise(ctx, p, results)
 	switch {
 	case err != nil || r.sink.done():
 		return err
+	case r.left():
+		return ctx.Err()
 	case text == "":
 		return r.direct(ctx)
 	}
 	if fit {
 		text = r.improve(ctx, text)
 	}
-	return r.give(ctx, text)
+	return r.give(text)
 }
 
 // give gives a whole answer to a caller who is still there. What the stages fell
 // back on because they were cancelled is nobody's answer; what they fell back on
 // because the time is up is one.
-func (r *run) give(ctx context.Context, text string) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return ctx.Err()
+func (r *run) give(text string) error {
+	if r.left() {
+		return context.Canceled
 	}
 	return r.sink.give(text)
 }
@@ -139,7 +148,7 @@ func (r *run) direct(ctx context.Context) error {
 			return err
 		}
 		if out.Class == chain.OK {
-			return r.give(ctx, out.Text)
+			return r.give(out.Text)
 		}
 		if ctx.Err() != nil || out.Class == chain.CallerError || out.Class == chain.Filtered {
 			break
@@ -276,7 +285,12 @@ func remaining(ctx context.Context) time.Duration {
 	return 0
 }
 
+// note keeps a fallback that was taken. What was cut short because the caller left
+// fell back on nothing.
 func (r *run) note(word string) {
+	if r.left() {
+		return
+	}
 	for _, n := range r.res.Notes {
 		if n == word {
 			return

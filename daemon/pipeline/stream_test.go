@@ -136,8 +136,8 @@ func TestACallerWhoLeavesEndsAll(t *testing.T) {
 				time.AfterFunc(time.Minute, cancel)
 				p, _ := pipeline.New(settings(rewrites(3)))
 				h := runWith(ctx, p, script(t, lines), pipeline.Request{Stream: stream})
-				if !errors.Is(h.err, context.Canceled) || h.took != time.Minute || len(h.pieces) > 0 {
-					t.Errorf("%s, stream %v: %q, %v after %s", stage, stream, h.pieces, h.err, h.took)
+				if !errors.Is(h.err, context.Canceled) || h.took != time.Minute || len(h.pieces) > 0 || len(h.res.Notes) > 0 {
+					t.Errorf("%s, stream %v: %q, %v after %s, notes %q", stage, stream, h.pieces, h.err, h.took, h.res.Notes)
 				}
 			})
 		}
