@@ -82,6 +82,11 @@ func (c *canon) fail(what string) error {
 	if c.at >= len(c.in) {
 		what = "it ends early"
 	}
+	return c.refuse(what)
+}
+
+// refuse is fail where all that there is was read, and is wrong.
+func (c *canon) refuse(what string) error {
 	return fmt.Errorf("%w: %s, at byte %d", ErrJSON, what, c.at)
 }
 
@@ -180,7 +185,7 @@ func (c *canon) object() error {
 		}
 		if c.drop != "" && c.depth == 1 && string(c.out[m.from+1:m.colon-1]) == c.drop {
 			if dropped {
-				return c.fail("a name stands twice")
+				return c.refuse("a name stands twice")
 			}
 			dropped, c.out = true, c.out[:m.from]
 			continue
@@ -233,7 +238,7 @@ func (c *canon) order(start int, members []member) error {
 	}
 	for i := 1; i < len(members); i++ {
 		if byName(members[i-1], members[i]) == 0 {
-			return c.fail("a name stands twice")
+			return c.refuse("a name stands twice")
 		}
 	}
 	if sorted {
@@ -437,11 +442,11 @@ func (c *canon) number() error {
 	}
 	f, err := strconv.ParseFloat(string(c.in[from:c.at]), 64)
 	if err != nil {
-		return c.fail("a number beyond a double")
+		return c.refuse("a number beyond a double")
 	}
 	text, err := jcs.NumberToJSON(f)
 	if err != nil {
-		return c.fail("a number beyond a double")
+		return c.refuse("a number beyond a double")
 	}
 	c.out = append(c.out, text...)
 	return nil

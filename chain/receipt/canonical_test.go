@@ -171,3 +171,12 @@ func FuzzCanonical(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) { compare(t, bytes.Clone(in)) })
 }
+
+// What is wrong is named, also where it is the last that there is.
+func TestWhatIsWrongAtTheEndIsNamed(t *testing.T) {
+	for text, want := range map[string]string{`{"a":1,"a":2}`: "a name stands twice", `1e999`: "beyond a double", `{"a":1`: "ends early", `"a`: "ends early"} {
+		if _, err := Canonical([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
