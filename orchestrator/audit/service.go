@@ -33,6 +33,7 @@ const CheckpointFile = "ledger-checkpoint"
 const (
 	maxInFlight = 256
 	ahead       = time.Minute // how far a device's clock may be before the hub's
+	wayAhead    = time.Hour   // how far it may be for its receipts to be taken once they are due
 	signEvery   = time.Minute // of a ledger that grows and that nobody asks
 	signLines   = 256         // likewise
 )
@@ -300,8 +301,8 @@ func (s *Service) read(w http.ResponseWriter, r *http.Request) (got receipt.Sign
 	if got, err = receipt.Parse(body); err != nil {
 		return got, authority.Refuse(http.StatusBadRequest, "invalid_request", "%v", err)
 	}
-	if latest := time.Now().Add(ahead); got.RequestAt.After(latest) || got.ResponseAt.After(latest) {
-		return got, authority.Refuse(http.StatusBadRequest, "invalid_request", "the receipt is from the future: set the device's clock")
+	if err := early(&got, time.Now()); err != nil {
+		return got, err
 	}
 	if err := s.cfg.Admit(r.Context(), got.Signer()); errors.Is(err, ErrSender) {
 		return got, authority.Refuse(http.StatusForbidden, authority.UnknownSender, "%v: it is no device of the mesh and no agent of the catalogue; ledger_senders lists others", ErrSender)
@@ -309,6 +310,23 @@ func (s *Service) read(w http.ResponseWriter, r *http.Request) (got receipt.Sign
 		return got, err
 	}
 	return got, s.genuine(r.Context(), &got)
+}
+
+// early refuses a receipt that is from the future. One that time will make right may come
+// again: it is genuine, and the only one that its device has.
+func early(got *receipt.Signed, now time.Time) error {
+	latest := got.RequestAt
+	if got.ResponseAt.After(latest) {
+		latest = got.ResponseAt
+	}
+	const message = "the receipt is from the future: set the device's clock"
+	switch by := latest.Sub(now); {
+	case by <= ahead:
+		return nil
+	case by <= wayAhead:
+		return &authority.Refusal{Status: http.StatusTooEarly, Code: authority.TooEarly, Message: message, RetryAfter: by - ahead + time.Second}
+	}
+	return authority.Refuse(http.StatusBadRequest, "invalid_request", "%s", message)
 }
 
 // genuine checks the signature against what the signer's DID stands for.

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -165,7 +166,8 @@ func TestIntake(t *testing.T) {
 		{"altered", forged, 400, "invalid_request"},
 		{"no receipt", []byte(`{}`), 400, "invalid_request"},
 		{"no JSON", []byte(`{`), 400, "invalid_request"},
-		{"from the future", b.receipt("t2", func(r *receipt.Receipt) { r.ResponseAt = r.ResponseAt.Add(2 * time.Minute) }).Line, 400, "invalid_request"},
+		{"from the future", b.receipt("t2", func(r *receipt.Receipt) { r.ResponseAt = r.ResponseAt.Add(2 * time.Minute) }).Line, 425, "too_early"},
+		{"from a far future", b.receipt("t2", func(r *receipt.Receipt) { r.RequestAt = r.RequestAt.Add(2 * time.Hour) }).Line, 400, "invalid_request"},
 		{"of a DID that is none", b.receipt("t3", func(r *receipt.Receipt) { r.SeekerDID = "did:web:example.com" }).Line, 400, "invalid_did"},
 		{"of a DID out of reach", b.receipt("t4", func(r *receipt.Receipt) { r.SeekerDID = "did:webvh:away" }).Line, 502, "unresolvable_did"},
 		{"of a stranger", b.receipt("t5", func(r *receipt.Receipt) { r.SeekerDID = "did:webvh:stranger" }).Line, 403, "unknown_sender"},
@@ -179,6 +181,28 @@ func TestIntake(t *testing.T) {
 	if n := b.service.Size(); n != 1 {
 		t.Errorf("%d lines, want 1", n)
 	}
+}
+
+// A receipt of a device whose clock is ahead is not lost: it is taken when it is due.
+func TestAReceiptThatIsEarlyComesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		line := b.receipt("t1", func(r *receipt.Receipt) {
+			r.RequestAt, r.ResponseAt = r.RequestAt.Add(10*time.Minute), r.ResponseAt.Add(10*time.Minute)
+		}).Line
+		r := httptest.NewRequest(http.MethodPost, "/audit/v1/receipts", bytes.NewReader(line))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		b.mux.ServeHTTP(w, r)
+		after, err := strconv.Atoi(w.Header().Get("Retry-After"))
+		if w.Code != 425 || err != nil || after < 530 || after > 545 {
+			t.Fatalf("%d %s, Retry-After %q", w.Code, w.Body, w.Header().Get("Retry-After"))
+		}
+		time.Sleep(time.Duration(after) * time.Second)
+		if status, code := b.post(line); status != 202 {
+			t.Errorf("%d %s", status, code)
+		}
+	})
 }
 
 // A hundred at once: one row, a hundred equal answers.

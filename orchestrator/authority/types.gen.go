@@ -23,6 +23,7 @@ const (
 	ProofOfControlFailed Code = "proof_of_control_failed"
 	RateLimited          Code = "rate_limited"
 	RequestTooLarge      Code = "request_too_large"
+	TooEarly             Code = "too_early"
 	Unauthorized         Code = "unauthorized"
 	UnknownSeeker        Code = "unknown_seeker"
 	UnknownSender        Code = "unknown_sender"
@@ -56,6 +57,8 @@ func (e Code) Valid() bool {
 	case RateLimited:
 		return true
 	case RequestTooLarge:
+		return true
+	case TooEarly:
 		return true
 	case Unauthorized:
 		return true
