@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 	"github.com/chordwheel/chordwheel/orchestrator"
+	"github.com/chordwheel/chordwheel/orchestrator/catalog"
 )
 
 // many is a catalogue with n provider options for llm.chat.
@@ -182,6 +185,102 @@ func BenchmarkProtest(b *testing.B) {
 		b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "us-p99")
 		b.ReportMetric(float64(took[len(took)/2].Microseconds()), "us-p50")
 	})
+}
+
+// sweeping is the catalogue declared with a thousand kinds of workspaces beside, whose
+// chains of four more primitives hang on a price.
+func sweeping(kinds, price int) string {
+	var providers, primitives, workspaces strings.Builder
+	providers.WriteString("providers:\n")
+	for i := range manyOptions {
+		fmt.Fprintf(&providers, "  - {name: p%d, adapter: openai, endpoint: \"https://p%d.example/v1\", models: [{name: m, primitives: [llm.t1, llm.t2, llm.t3, embed.text], price: {input_per_mtok: %g}}]}\n",
+			i, i, float64((i+price)%7)/10)
+	}
+	primitives.WriteString("primitives:\n")
+	for _, p := range []string{"llm.t1", "llm.t2", "llm.t3", "embed.text"} {
+		fmt.Fprintf(&primitives, "  - {name: %s, default: [%s]}\n", p, options(0))
+	}
+	workspaces.WriteString("workspaces:\n  - {id: home}\n")
+	for i := range kinds {
+		fmt.Fprintf(&workspaces, "  - {id: kind%d, weights: {second: %d}}\n", i, 100+i)
+	}
+	return strings.NewReplacer("providers:\n", providers.String(), "primitives:\n", primitives.String(), "workspaces: [{id: home}]\n", workspaces.String()).Replace(declared)
+}
+
+// BenchmarkProtestInASweep asks a thousand times a second while one edit after another
+// of a price has thousands of chains looked over and published, and gives the 99th
+// percentile of the answers. The share of questions that were asked during a sweep
+// stands beside it.
+func BenchmarkProtestInASweep(b *testing.B) {
+	const kinds, askers = 1000, 1000
+	catalogues := []catalog.Catalog{parsed(b, sweeping(kinds, 0)), parsed(b, sweeping(kinds, 3))}
+	r := start(b, newDisk(), catalogues[0])
+	for i := range kinds {
+		if _, err := r.device(fmt.Sprintf("k%05d", i)).enrol(r.invite(orchestrator.Invite{Scope: chain.ScopeID(fmt.Sprint("workspace:kind", i))})); err != nil {
+			b.Fatal(err)
+		}
+	}
+	invitation := r.invite(orchestrator.Invite{Uses: askers})
+	peers := make([]chain.PeerID, askers)
+	var d *device
+	for n := range peers {
+		d = r.device(fmt.Sprintf("%06d", n), "key:alpha")
+		if _, err := d.enrol(invitation); err != nil {
+			b.Fatal(err)
+		}
+		peers[n] = d.key.PeerID()
+	}
+	c, err := d.fetch(home)
+	if err != nil {
+		b.Fatal(err)
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	var editor sync.WaitGroup
+	var busy atomic.Bool
+	var sweeps atomic.Int64
+	before := r.overview().Orders
+	editor.Go(func() {
+		for i := 1; ctx.Err() == nil; i++ {
+			busy.Store(true)
+			if err := r.Reload(ctx, catalogues[i%2]); err != nil {
+				return // the benchmark is over
+			}
+			for r.Sweeping() > 0 && ctx.Err() == nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+			busy.Store(false)
+			sweeps.Add(1)
+		}
+	})
+	var took []time.Duration
+	during, number := 0, 0
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for b.Loop() {
+		for range 1000 {
+			<-tick.C
+			if busy.Load() {
+				during++
+			}
+			began := time.Now()
+			number++
+			reply, err := r.Protest(context.Background(), peers[number%len(peers)], wire.Protest{Slot: home, Body: c.Head().Body, Nonce: fmt.Sprint(number),
+				Failed: []chain.Failure{{Option: "alpha/small", Class: chain.Timeout}}})
+			if err != nil || reply.Extension == nil {
+				b.Fatal(reply, err)
+			}
+			took = append(took, time.Since(began))
+		}
+	}
+	stop()
+	editor.Wait()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "us-p99")
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "us-p50")
+	b.ReportMetric(float64(took[len(took)-1].Microseconds()), "us-max")
+	b.ReportMetric(100*float64(during)/float64(len(took)), "%-in-sweeps")
+	b.ReportMetric(float64(r.overview().Orders-before)/float64(max(sweeps.Load(), 1)), "orders/sweep")
 }
 
 // processor is the processor time of this process so far.

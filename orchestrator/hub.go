@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,6 +103,7 @@ type Hub struct {
 	sweep        []chain.ScopeID          // scopes to look over, bit by bit
 	sweepSlots   []chain.Slot             // of the first of these, what is left
 	swept        time.Duration            // work of the sweep that runs
+	trim         bool                     // much garbage was made: the loop gives it back once others have the turn
 	memo         memo
 	orders       uint64 // worked out since the start
 	news         uint64 // grows with everything that was learned or declared
@@ -231,7 +233,12 @@ func (h *Hub) loop() {
 		}
 		h.turn <- struct{}{}
 		due()
+		trim := h.trim
+		h.trim = false
 		<-h.turn
+		if trim {
+			debug.FreeOSMemory()
+		}
 	}
 }
 
