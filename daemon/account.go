@@ -44,7 +44,8 @@ type receipts struct {
 	pending atomic.Int64
 	said    atomic.Int64 // when trouble was said last, Unix nanoseconds
 
-	idle chan *account // to a keeper that has nothing to do
+	idle    chan *account // to a keeper that has nothing to do
+	resting atomic.Int64  // keepers that wait for one
 
 	ending chan struct{} // closed when the daemon closes
 	ended  sync.Once
@@ -247,22 +248,24 @@ func (a *account) close(status receipt.Status) {
 	}
 }
 
-// keeperRest is how long a keeper waits for its next receipt.
-const keeperRest = time.Second
+// maxResting is how many keepers wait for their next receipt; those of a burst beyond
+// that end.
+const maxResting = 64
 
 // keeper brings a receipt to the disk, and more as they come: to sign takes a stack that
-// a new goroutine would have to grow for each.
+// a new goroutine would have to grow for each. It rests without a timer: one that is set
+// for each receipt costs a wake-up of the processor's poller.
 func (r *receipts) keeper(a *account) {
-	rest := time.NewTimer(keeperRest)
-	defer rest.Stop()
 	for {
 		a.keep()
 		r.pending.Add(-1)
-		rest.Reset(keeperRest)
+		if r.resting.Add(1) > maxResting {
+			r.resting.Add(-1)
+			return
+		}
 		select {
 		case a = <-r.idle:
-		case <-rest.C:
-			return
+			r.resting.Add(-1)
 		case <-r.done:
 			return
 		}

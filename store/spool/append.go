@@ -9,7 +9,7 @@ import (
 
 // batch is what one sync makes durable.
 type batch struct {
-	buf  []byte        // the writer's, to use again, once the batch is stored
+	buf  []byte // the writer's, to use again, once the batch is stored
 	keys []key
 	done chan struct{} // closed when err says how it went
 	err  error
@@ -30,6 +30,9 @@ func (s *Spool) Append(ctx context.Context, id string, line []byte) error {
 	b, err := s.enqueue(keyOf(id), line)
 	if b == nil {
 		return err
+	}
+	if ctx.Done() != nil || !s.lead() {
+		poke(s.wake)
 	}
 	select {
 	case <-b.done:
@@ -65,6 +68,23 @@ func (s *Spool) enqueue(k key, line []byte) (*batch, error) {
 	b.buf = append(append(b.buf, line...), '\n')
 	b.keys = append(b.keys, k)
 	s.waiting[k] = b
-	poke(s.wake)
 	return b, nil
+}
+
+// lead writes what waits in the caller's goroutine, which spares two changes of it,
+// unless somebody writes just now. Only a caller that would wait without end may: the
+// disk decides how long it takes.
+func (s *Spool) lead() bool {
+	select {
+	case s.turn <- struct{}{}:
+	default:
+		return false
+	}
+	s.commit()
+	fault := s.w.fault
+	<-s.turn
+	if fault != nil { // the writer tries the disk from now on
+		poke(s.wake)
+	}
+	return true
 }

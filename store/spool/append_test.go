@@ -120,7 +120,7 @@ func TestCallersShareASync(t *testing.T) {
 	var group sync.WaitGroup
 	appendOne := func(n int) {
 		group.Go(func() {
-			if err := s.Append(t.Context(), idOf(n), lineOf(idOf(n), "")); err != nil {
+			if err := s.Append(some(t, n), idOf(n), lineOf(idOf(n), "")); err != nil {
 				t.Error(err)
 			}
 		})

@@ -88,13 +88,14 @@ type Spool struct {
 	disk    disk
 	lock    *os.File
 	journal *journal
-	stop    chan struct{} // closed by Close, which ends the writer
-	written chan struct{} // closed by the writer when it has ended
+	stop    chan struct{} // closed by Close, which ends the writer's goroutine
+	written chan struct{} // closed by it when it has ended
 	wake    chan struct{} // capacity 1: there is something to write
 	more    chan struct{} // capacity 1: there is something to send
 	drains  atomic.Bool   // there is a worker
 
-	w writer // the writer's own
+	turn chan struct{} // capacity 1: full while somebody writes
+	w    writer        // of whoever has the turn
 
 	names sync.Mutex // held while a segment gets another name or is opened by it
 	full  int        // the highest number whose file has the name of a full segment
@@ -145,7 +146,7 @@ func Open(cfg Config) (*Spool, error) {
 	s := &Spool{
 		cfg: cfg, disk: cfg.disk, lock: lock,
 		stop: make(chan struct{}), written: make(chan struct{}),
-		wake: make(chan struct{}, 1), more: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), turn: make(chan struct{}, 1), more: make(chan struct{}, 1),
 		next: newBatch(nil), waiting: make(map[key]*batch), known: newRecent(time.Now()), missed: make(map[key]struct{}),
 	}
 	if err := s.load(); err != nil {

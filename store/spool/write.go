@@ -11,7 +11,7 @@ import (
 	"github.com/chordwheel/chordwheel/store/internal/crash"
 )
 
-// writer is what only the writer's goroutine touches, once that runs.
+// writer is what only whoever has the turn touches, once the spool is open.
 type writer struct {
 	file    file   // the growing segment; nil while there is none
 	end     int64  // its bytes that are on disk
@@ -46,27 +46,44 @@ func lastLine(b []byte) []byte {
 	return bytes.Clone(b[bytes.LastIndexByte(b, '\n')+1:])
 }
 
-// write is the one goroutine that writes lines. While the disk takes nothing it
-// is tried now and then, also when nobody appends.
+// write is the goroutine that writes the lines of all who cannot wait without end, or
+// came while somebody wrote. While the disk takes nothing it is tried now and then, also
+// when nobody appends.
 func (s *Spool) write() {
 	defer close(s.written)
 	probe := time.NewTimer(probeEvery)
 	defer probe.Stop()
+	var due <-chan time.Time // while the disk takes nothing: a timer that is waited for is no idle one
 	for {
+		stop := false
 		select {
 		case <-s.wake:
 			// Whoever was just answered may have the next line ready: let it come
 			// along.
 			runtime.Gosched()
+			s.turn <- struct{}{}
 			s.commit()
-		case <-probe.C:
+		case <-due:
+			s.turn <- struct{}{}
 			if s.w.fault != nil {
 				s.note(s.probe())
 			}
-			probe.Reset(probeEvery)
+			due = nil
 		case <-s.stop:
+			stop = true
+			s.turn <- struct{}{}
 			s.commit() // nothing is added once closed is set
+		}
+		fault := s.w.fault
+		<-s.turn
+		switch {
+		case stop:
 			return
+		case fault == nil:
+			due = nil
+		case due == nil:
+			probe.Reset(probeEvery)
+			due = probe.C
 		}
 	}
 }
