@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,9 +27,10 @@ func (a *app) jobs() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "jobs",
 		Short: "List the hard questions that the pipeline worked on, and show how",
-		Long: `List the requests that the pipeline cut into jobs, the newest first. A device goes
-through its pipeline where its config.yaml says so (pipeline: {enabled: true}), for
-questions that are hard enough. Records hold no word of what was asked or answered.`,
+		Long: `List the requests that the pipeline cut into jobs, the newest first, and what providers
+over HTTP did beside those. A device goes through its pipeline where its config.yaml
+says so (pipeline: {enabled: true}), for questions that are hard enough. Records hold
+no word of what was asked or answered.`,
 		Example: "  chordwheel jobs\n  chordwheel jobs show QVTK3VBGQ2NEYLSZAIOW3DXOQT",
 		Args:    verb,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -110,7 +112,7 @@ func (a *app) writeJobs(w io.Writer, list []job.Record, now time.Time) {
 	}
 	var lines [][]string
 	for _, r := range list {
-		lines = append(lines, []string{r.Created.Local().Format("15:04:05"), r.ID, r.Class, a.jobState(&r), scores(&r), took(&r, now), fmt.Sprint(r.Attempts), costs(&r)})
+		lines = append(lines, []string{r.Created.Local().Format("15:04:05"), r.ID, cmp.Or(r.Class, string(r.Role)), a.jobState(&r), scores(&r), took(&r, now), fmt.Sprint(r.Attempts), costs(&r)})
 	}
 	a.rows(w, []string{"began", "job", "class", "", "score", "took", "attempts", "cost"}, lines)
 }

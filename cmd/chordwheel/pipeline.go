@@ -8,7 +8,7 @@ import (
 )
 
 // pipelineConfig is `pipeline:` of a config.yaml: what becomes of hard questions.
-// docs/pipeline.md describes each field.
+// docs/configuration.md describes each field.
 type pipelineConfig struct {
 	Enabled                bool          `yaml:"enabled" env:"CHORDWHEEL_PIPELINE"`
 	MinComplexity          int           `yaml:"min_complexity"`

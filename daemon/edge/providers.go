@@ -40,7 +40,7 @@ func newRegistrations() *rate.Limiter {
 	return rate.NewLimiter(rate.Every(registerEvery), registrations)
 }
 
-// provider finds out which provider calls. Its key is of no use elsewhere, and no
+// authenticateProvider finds out which provider calls. Its key is of no use elsewhere, and no
 // other key is of any here.
 func (x *exchange) authenticateProvider() *Refusal {
 	if x.edge.jobs == nil {
