@@ -129,12 +129,12 @@ func (d *Daemon) AddApp(r apps.Rule) (chain.Secret, error) {
 		member := slices.Contains(d.joined.Scopes, r.Scope)
 		d.mu.Unlock()
 		if !member {
-			return "", fmt.Errorf("%w: scope: this device is not a member of %s", control.ErrWrong, chain.Clip(r.Scope))
+			return "", control.Asked(fmt.Sprintf("scope: this device is not a member of %s", chain.Clip(r.Scope)))
 		}
 	}
 	key, err := d.apps.Add(r, time.Now())
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", control.ErrWrong, err)
+		return "", control.Asked(err.Error())
 	}
 	if err := d.keepApps(); err != nil {
 		return "", errors.Join(err, d.apps.Remove(r.Name))
@@ -145,7 +145,7 @@ func (d *Daemon) AddApp(r apps.Rule) (chain.Secret, error) {
 // RemoveApp forgets an application at once.
 func (d *Daemon) RemoveApp(name string) error {
 	if err := d.apps.Remove(name); err != nil {
-		return fmt.Errorf("%w: %w", control.ErrWrong, err)
+		return control.Asked(err.Error())
 	}
 	return d.keepApps()
 }

@@ -58,7 +58,7 @@ func TestAnApplicationUsesItsModelsOnly(t *testing.T) {
 func TestAnApplicationHasItsScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := joined(t, "home/m")
-		if _, err := b.AddApp(apps.Rule{Name: "other", Scope: "workspace:elsewhere"}); !errors.Is(err, control.ErrWrong) {
+		if _, err := b.AddApp(apps.Rule{Name: "other", Scope: "workspace:elsewhere"}); !errors.As(err, new(control.Asked)) {
 			t.Errorf("a scope that the device is no member of: %v", err)
 		}
 		app := b.known(apps.Rule{Name: "mine", Scope: chain.DefaultScope})
@@ -101,7 +101,7 @@ func TestAnApplicationsBudget(t *testing.T) {
 		if err := again.RemoveApp("notes"); err != nil || len(again.Apps()) != 0 {
 			t.Error(err)
 		}
-		if err := again.RemoveApp("notes"); !errors.Is(err, control.ErrWrong) {
+		if err := again.RemoveApp("notes"); !errors.As(err, new(control.Asked)) {
 			t.Error(err)
 		}
 	})

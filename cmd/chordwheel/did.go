@@ -216,6 +216,9 @@ resolved now, or checked against a LOGFILE, which is kept. The node's did:key go
 back to the key's own name.`,
 		Example: "  chordwheel did use did:webvh:SCID:example.com", Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := likeDID(args[0]); err != nil {
+				return err
+			}
 			i, key, err := d.node()
 			if err != nil {
 				return err
@@ -265,11 +268,22 @@ func (d *didCommand) look(ctx context.Context, i identities, name string) (did.R
 	return did.Resolve(ctx, i.shelf.Before(fetch.New(fetch.Options{})), name, did.Want{}, time.Now())
 }
 
+// likeDID refuses what is no DID at a glance: another argument, say.
+func likeDID(s string) error {
+	if strings.HasPrefix(s, "did:") {
+		return nil
+	}
+	return usage("invalid DID %q: want did:webvh:… or did:key:…", chain.Clip(s))
+}
+
 func (d *didCommand) resolve() *cobra.Command {
 	return &cobra.Command{
 		Use: "resolve DID", Short: "Show what a did:key or did:webvh stands for", Args: cobra.ExactArgs(1),
 		Example: "  chordwheel did resolve did:webvh:SCID:example.com",
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := likeDID(args[0]); err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(c.Context(), resolving)
 			defer cancel()
 			r, err := did.Resolve(ctx, fetch.New(fetch.Options{}), args[0], did.Want{}, time.Now())

@@ -82,7 +82,7 @@ func (a *app) gatingLines(g *control.Gating, now time.Time) (verdicts, registry 
 	if s.FetchedAt == nil {
 		registry += ", not heard yet"
 	} else {
-		registry += fmt.Sprintf(": %d agents, %s, of %s", s.Agents, s.Source, ago(*s.FetchedAt, now))
+		registry += fmt.Sprintf(": %s, %s, of %s", count(s.Agents, "agent"), s.Source, ago(*s.FetchedAt, now))
 	}
 	if s.Problem != "" {
 		registry += a.paint(yellow, ", "+s.Problem)

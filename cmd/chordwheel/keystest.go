@@ -72,7 +72,7 @@ func (a *app) endpointsOf(ctx context.Context, key string) ([]string, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no chain of this device names key %s: keys: of a provider in the catalogue does; see chordwheel chain show", chain.Clip(key))
+		return nil, fmt.Errorf("no chain of this device names key %s: keys: of a provider in the catalogue does; see chordwheel chain show; a key that was just set takes some seconds to get there", chain.Clip(key))
 	}
 	slices.Sort(all)
 	return all, nil

@@ -112,10 +112,11 @@ Start here:
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.SetVersionTemplate("chordwheel {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage("%w; see: %s --help", err, c.CommandPath())
+		return usage("%w; see: %s --help", wrongFlag(err), c.CommandPath())
 	})
 	root.AddCommand(a.up(), a.orchestrator(), a.daemon(), a.invite(), a.join(), a.revoke(), a.approve(), a.status(), a.peers(), a.chords(), a.trace(), a.jobs(), a.ping(), a.netcheck(), a.operations(), a.pause(), a.resume(), a.chain(), a.run(), a.chat(), a.catalog(), a.keys(), a.key(), a.apps(), a.usage(),
 		a.receipts(), a.gate(), a.hash(), a.did(), a.versionCommand(), a.simulate(), a.checkStore())
+	explainCompletion(root)
 	strictArgs(root)
 	return root
 }
@@ -132,12 +133,25 @@ func verb(c *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
 }
 
+// explainCompletion has the generated command refuse shells that it does not know, and
+// say how each script is used.
+func explainCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	c, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		return
+	}
+	c.Args = verb
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	c.Example = "  source <(chordwheel completion bash)\n  chordwheel completion fish > ~/.config/fish/completions/chordwheel.fish"
+}
+
 // strictArgs gives wrong arguments of any command the exit code of wrong use.
 func strictArgs(c *cobra.Command) {
 	if inner := c.Args; inner != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := inner(c, args); err != nil {
-				return usage("%w; see: %s --help", err, c.CommandPath())
+				return usage("%w; see: %s --help", wrongArguments(c, args, err), c.CommandPath())
 			}
 			return nil
 		}

@@ -26,6 +26,9 @@ a mesh with CHORDWHEEL_INVITE, or once with: chordwheel join INVITATION`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o, err := a.deviceOptions()
+			if err == nil {
+				err = foreignDir(o.dir, "device")
+			}
 			if err != nil {
 				return err
 			}
@@ -117,6 +120,9 @@ is never in the path of a request. Devices join with what "chordwheel invite" pr
 			if err != nil {
 				return err
 			}
+			if err := foreignDir(dir, "hub"); err != nil {
+				return err
+			}
 			config := defaultHub("127.0.0.1")
 			if err := load(&config, dir, a.environ); err != nil {
 				return usage("%w", err)
@@ -190,7 +196,7 @@ func override(setting *string, flag string) {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "version", Short: "Print the version", Example: "  chordwheel version --json", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
 		return a.print(map[string]string{"version": version}, func(w io.Writer) { fmt.Fprintln(w, "chordwheel", version) })
 	}}
 }

@@ -72,6 +72,9 @@ machine, and to the small model that is built in. Stop with Ctrl-C.`,
 			if err != nil {
 				return err
 			}
+			if err := foreignDir(dir, "up"); err != nil {
+				return err
+			}
 			host := "127.0.0.1"
 			if lan {
 				host = "0.0.0.0"

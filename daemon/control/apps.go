@@ -2,7 +2,6 @@ package control
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -14,14 +13,11 @@ import (
 
 // Applications is the part of a [Device] that knows its applications.
 type Applications interface {
-	AddApp(rule apps.Rule) (chain.Secret, error) // errors wrap ErrWrong where the rule is at fault
-	RemoveApp(name string) error                 // ErrWrong if there is none
+	AddApp(rule apps.Rule) (chain.Secret, error) // an Asked where the rule is at fault
+	RemoveApp(name string) error                 // Asked if there is none
 	Apps() []apps.View                           // sorted by name
 	Usage(since time.Time) []apps.Row            // the newest day first
 }
-
-// ErrWrong marks errors of a question that cannot be followed as it is.
-var ErrWrong = errors.New("wrong")
 
 // App is one application, as the socket shows it. Money is in micro-dollars.
 type App struct {

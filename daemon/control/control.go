@@ -325,8 +325,6 @@ func statusOf(err error) int {
 		return http.StatusNotFound
 	case errors.As(err, &asked):
 		return http.StatusUnprocessableEntity
-	case errors.Is(err, ErrWrong):
-		return http.StatusBadRequest
 	case errors.Is(err, ErrRefused):
 		return http.StatusForbidden
 	}
