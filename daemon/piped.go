@@ -42,7 +42,9 @@ type piped struct {
 	mu    sync.Mutex
 	named map[string]string // the job that answered the task of a name
 	last  walk.Result       // of the last direct walk that failed
-	no    error             // why it was not even begun, or allowed
+	no    error             // why a walk was not even begun, or allowed; the direct one's goes first
+	word  string            // the gate's, where it says the same of all jobs
+	mixed bool              // it does not
 }
 
 // stages reports whether w is a chat that the pipeline may take: the caller left the
@@ -215,13 +217,40 @@ func (p *piped) ended(id string, c *wave.Copy, o *wave.Outcome, a *account, r *w
 		r.Device = p.daemon.nameOf(o.Peer)
 		r.ResponseHash = a.answer.Hash()
 	}))
+	_, word, _ := a.last()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if state == jobs.Done {
-		p.named[c.Task.Name] = id
-	} else if c.Task.Primitive == chain.LLMChat {
-		p.last, p.no = *r, no
+	p.mixed = p.mixed || word != "" && p.word != "" && word != p.word
+	if p.word == "" {
+		p.word = word
 	}
+	direct := c.Task.Primitive == chain.LLMChat
+	switch {
+	case state == jobs.Done:
+		p.named[c.Task.Name] = id
+	case direct:
+		p.last = *r
+	}
+	if no != nil && (p.no == nil || lacksChain(p.no) || direct && !lacksChain(no)) {
+		p.no = no
+	}
+}
+
+// lacksChain reports whether no is about this device's chains, and not about the
+// request or who may do it.
+func lacksChain(no error) bool {
+	var r *edge.Refusal
+	return errors.As(no, &r) && (r.Code == edge.NoChain || r.Code == edge.ChainExpired)
+}
+
+// gated gives what the gate said of the jobs of a request, "" where that differs.
+func (p *piped) gated() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mixed {
+		return ""
+	}
+	return p.word
 }
 
 // Settle implements [wave.Runner].
@@ -241,7 +270,7 @@ func (d *Daemon) nameOf(p chain.PeerID) string {
 func (p *piped) result(ctx context.Context, words *spoken, told pipeline.Result, err error) (walk.Result, error) {
 	total := p.total()
 	r := walk.Result{End: walk.Answered, Option: pipelineOption, Attempts: total.Attempts, Input: total.Input, Output: total.Output, Delivered: words.began}
-	p.whole.receipt.AgentDID = p.daemon.did
+	p.whole.tried(p.daemon.did, &clearance{word: p.gated()})
 	switch {
 	case err == nil:
 		if err = words.end(total); err == nil {
@@ -260,8 +289,8 @@ func (p *piped) result(ctx context.Context, words *spoken, told pipeline.Result,
 		}
 		refused, no := p.last.End == walk.Refused, p.no
 		p.mu.Unlock()
-		if no != nil {
-			return r, no // no chain, say, or no token
+		if no != nil && p.calls.Load() == 0 {
+			return r, no // no chain, say, or no token: nobody was asked
 		}
 		if refused { // every model finds the request itself at fault: the caller gets the words of one
 			return p.daemon.walk(ctx, p.work, p.whole, nil, words.deliver)
@@ -297,7 +326,7 @@ func (p *piped) close(ctx context.Context, told pipeline.Result, result *walk.Re
 	switch status := statusOf(ctx, result, err); {
 	case status == receipt.ClientAborted:
 		state, reason = jobs.Cancelled, string(status)
-	case status != receipt.OK && (errors.Is(err, pipeline.ErrNoModels) || result.End == walk.NothingToTry || result.End == walk.Escalating):
+	case err == nil && (result.End == walk.NothingToTry || result.End == walk.Escalating):
 		state, reason = jobs.Failed, string(edge.NoModels)
 	case status != receipt.OK:
 		state, reason = jobs.Failed, string(status)

@@ -18,8 +18,10 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/adapter"
 	"github.com/chordwheel/chordwheel/daemon/apps"
 	"github.com/chordwheel/chordwheel/daemon/edge"
+	"github.com/chordwheel/chordwheel/daemon/gate"
 	"github.com/chordwheel/chordwheel/daemon/job"
 	"github.com/chordwheel/chordwheel/daemon/pipeline"
+	"github.com/chordwheel/chordwheel/daemon/snapshot"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 	"github.com/chordwheel/chordwheel/store/spool"
 )
@@ -515,4 +517,65 @@ func TestWhatTheRestartHasAReceiptOfIsNotLost(t *testing.T) {
 			t.Errorf("%d lost, %d receipts; want 1 and 2", r.Lost, r.Waiting)
 		}
 	})
+}
+
+// Where the gate lets no job of a request through, the caller is told why; where it
+// says the same of all of them, the request's line in the log says it too.
+func TestTheGateOnTheWayOfAPipeline(t *testing.T) {
+	const a, b = "did:web:a.example", "did:web:b.example"
+	for name, c := range map[string]struct {
+		mode gate.Mode
+		set  func(*bureau)
+		code edge.Code
+		word string
+		jobs bool // somebody was asked
+	}{
+		"all may":                    {gate.Enforce, nil, "", "allow", true},
+		"none may":                   {gate.Enforce, func(o *bureau) { o.refuse[a], o.refuse[b] = "x", "x" }, edge.TokenMissing, "deny", false},
+		"none may, as the mint says": {gate.Enforce, func(o *bureau) { o.refuse[a], o.refuse[b] = "agent_suspended", "agent_suspended" }, edge.AgentSuspended, "deny", false},
+		"none may, and all do":       {gate.Observe, func(o *bureau) { o.refuse[a], o.refuse[b] = "x", "x" }, "", "deny", true},
+		"the best may not":           {gate.Enforce, func(o *bureau) { o.refuse[b] = "x" }, "", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, kept := newBureau(t), &shelf{}
+				t.Cleanup(o.ends)
+				var listed []snapshot.Agent
+				for _, p := range []string{"llm.chat", "llm.t1", "llm.t2", "llm.t3"} {
+					listed = append(listed, snapshot.Agent{DID: a, Capability: p, Status: "active"}, snapshot.Agent{DID: b, Capability: p, Status: "active"})
+				}
+				o.agents = listed
+				s := newStage(t, nil, withShelf(kept), o.gated(c.mode, true))
+				time.Sleep(time.Second) // newer chains
+				for p, options := range map[chain.Primitive]string{"llm.chat": "alpha/small agent=" + a, "llm.t1": "alpha/small agent=" + a, "llm.t2": "alpha/mid agent=" + a, "llm.t3": "gamma/large agent=" + b} {
+					s.serveFor(p, options)
+				}
+				if err := s.Refresh(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if c.set != nil {
+					o.set(c.set)
+				}
+				w := &edge.Work{}
+				_, result, err := s.chat(w, hard)
+				if codeOf(err) != c.code || (result.End == walk.Answered) != (c.code == "") {
+					t.Errorf("%v %+v, want code %q", err, result, c.code)
+				}
+				if w.Gate != c.word || (len(s.models.calls) > 0) != c.jobs {
+					t.Errorf("the log says %q, want %q; %d calls", w.Gate, c.word, len(s.models.calls))
+				}
+				if c.code == "" {
+					return
+				}
+				for _, q := range kept.take(t) {
+					if q.Status != receipt.Rejected {
+						t.Errorf("%+v", q.Receipt)
+					}
+				}
+				if root := s.tree(w)[0]; root.State != job.Failed || root.Reason != string(receipt.Rejected) {
+					t.Errorf("%+v", root)
+				}
+			})
+		})
+	}
 }
