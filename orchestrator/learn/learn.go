@@ -109,15 +109,20 @@ func (t Batch) cell(k Key, at time.Time) (*Record, *cell) {
 	} else if b.cells >= maxCells {
 		b.giveUp(k)
 	}
+	had := len(r.cells)
 	c := b.room(r, t.id, t.by.Since, t.now)
 	if c == nil {
 		b.Ignored++
 		return nil, nil
 	}
-	c.network, c.since, c.segment = network(t.by.Network), seconds(t.by.Since), b.segment(t.by.Segment)
+	from, since := network(t.by.Network), seconds(t.by.Since)
+	if len(r.cells) != had || from != c.network || since != c.since {
+		r.suspect = nil // counts and times have no say in it, and come far more often
+	}
+	c.network, c.since, c.segment = from, since, b.segment(t.by.Segment)
 	c.rebase(t.now)
 	b.dirty[k] = true
-	r.changed()
+	r.summary = nil
 	return r, c
 }
 
@@ -208,7 +213,7 @@ const (
 func (t Batch) Last(k Key, ok bool, at time.Time) {
 	r, c := t.cell(k, at)
 	if r != nil && chain.InstantOf(at) >= c.last { // else it arrived late
-		c.last, c.lastOK = chain.InstantOf(at), ok
+		c.last, c.lastOK, r.suspect = chain.InstantOf(at), ok, nil
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/chordwheel/chordwheel/chain"
 )
 
@@ -134,4 +136,33 @@ func TestAnOutageLeavesNoBadName(t *testing.T) {
 	if good, bad := b.Totals(key); good != 200 || bad != 300 {
 		t.Errorf("totals %d, %d", good, bad)
 	}
+}
+
+// TestTheVerdictIsNeverStale: what is remembered of a mark is what the cells say at the
+// moment it was found, whatever came in since.
+func TestTheVerdictIsNeverStale(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, at := NewBook(), now
+		for range rapid.IntRange(30, 80).Draw(t, "steps") {
+			at = at.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "seconds")) * time.Second)
+			who := rapid.IntRange(0, 9).Draw(t, "who")
+			by := Reporter{Peer: chain.PeerID(strconv.Itoa(who)), Network: rapid.SampledFrom([]string{"", "10.0.0.0/24", "10.0.0.0/24", "10.0.0.0/24"}).Draw(t, "network"),
+				Since: chain.InstantOf(now.Add(-time.Duration(rapid.SampledFrom([]int{1, 8, 9, 10}).Draw(t, "days")) * 24 * time.Hour))}
+			batch := b.Batch(by, at)
+			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			case 0:
+				batch.Count(key, 1, 1, at)
+			case 1:
+				batch.Time(key, time.Second, false, at)
+			case 2:
+				b.Forget(by.Peer)
+			default:
+				batch.Last(key, rapid.Bool().Draw(t, "ok"), at)
+			}
+			b.Suspect(key, at)
+			if r := b.records[key]; r != nil && *r.suspect != *r.judge(r.suspect.from) {
+				t.Fatalf("remembered %+v, the cells say %+v", *r.suspect, *r.judge(r.suspect.from))
+			}
+		}
+	})
 }

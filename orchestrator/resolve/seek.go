@@ -60,11 +60,12 @@ func (p *placed) conserved() bool {
 
 // trend gives p as it would be if its newest witnesses are right; nil if they say nothing new.
 func (p *placed) trend(in *Input) *placed {
-	t, now := &p.c.Trend, *p
+	t := &p.c.Trend
 	slower, surer := drifts(t.Latency, t.LatencyDoubt), drifts(t.Reliability, t.ReliabilityDoubt)
 	if !slower && !surer {
 		return nil
 	}
+	now := *p
 	if slower {
 		now.values.latency = min(p.values.latency*math.Exp(t.Latency), maxSeconds)
 	}
