@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -68,9 +71,34 @@ func (b *bare) close() error {
 	return <-b.done
 }
 
+// receiptLine is a line of a receipt's size.
+var receiptLine = append(bytes.Repeat([]byte{'h'}, 900), '\n')
+
+// serveBare answers each request when its body was read and a line is synced: what HTTP
+// adds to durable lines, without a duty.
+func serveBare(ln net.Listener, path string) error {
+	b, err := newBare(path)
+	if err != nil {
+		return err
+	}
+	return http.Serve(ln, b)
+}
+
+func (b *bare) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 32<<20))
+	if err == nil {
+		err = b.append(receiptLine)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"ack":true}`)
+}
+
 // drive lets callers append lines of a receipt's size until more says no.
 func (b *bare) drive(ctx context.Context, callers int, more func() bool) figure {
-	line := append(bytes.Repeat([]byte{'h'}, 900), '\n')
 	var mu sync.Mutex
 	var took []time.Duration
 	var f figure
@@ -81,7 +109,7 @@ func (b *bare) drive(ctx context.Context, callers int, more func() bool) figure 
 			var mine []time.Duration
 			for ctx.Err() == nil && more() {
 				start := time.Now()
-				err := b.append(line)
+				err := b.append(receiptLine)
 				if err != nil {
 					mu.Lock()
 					f.failed, f.last = f.failed+1, err

@@ -125,7 +125,7 @@ func TestRunComparesEveryTarget(t *testing.T) {
 	if err := run(t.Context(), []string{"-binary", self, "-rounds", "2", "-slice", "40ms", "-streams", "40", "-walk", "", "-exec", "", "-duties", self}, &out); err != nil {
 		t.Fatalf("run: %v\n%s", err, out.String())
 	}
-	for _, want := range []string{"the edge, all in one", "plain chat, one caller", "first chunk of a stream, 16 callers at once", "straight", "lean", "reverse", "edge", "through a peer", "beside a proxy with the same", "inlet, plain chat, 16 callers at once: added", "outlet, 64 at once", "streams cut, of 40 through the edge: 0"} {
+	for _, want := range []string{"the edge, all in one", "plain chat, one caller", "first chunk of a stream, 16 callers at once", "straight", "lean", "reverse", "edge", "through a peer", "beside a proxy with the same", "inlet, plain chat, 16 callers at once: added", "outlet, 64 at once", "beside that commit behind a bare handler", "streams cut, of 40 through the edge: 0"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out.String())
 		}
@@ -274,6 +274,26 @@ func TestParseExec(t *testing.T) {
 	}
 	if _, err := parseExec([]byte("PASS\n")); err == nil {
 		t.Error("figures without a benchmark")
+	}
+}
+
+// The handler that outlets are compared with answers when its line is in the file.
+func TestTheBareHandlerKeepsALineForEachRequest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bare")
+	b, err := newBare(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= 3; n++ {
+		w := httptest.NewRecorder()
+		b.ServeHTTP(w, httptest.NewRequest("POST", "/v1/outlet", strings.NewReader("{}")))
+		kept, err := os.ReadFile(path)
+		if err != nil || w.Code != http.StatusOK || w.Body.String() != `{"ack":true}` || len(kept) != n*len(receiptLine) {
+			t.Errorf("request %d: status %d, %s, %d bytes, %v", n, w.Code, w.Body, len(kept), err)
+		}
+	}
+	if err := b.close(); err != nil {
+		t.Error(err)
 	}
 }
 

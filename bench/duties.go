@@ -58,13 +58,17 @@ func freeAddress() (string, error) {
 var outletSizes = []int{1, 8, 64}
 
 // outletFigure compares reports of finished chats, each acknowledged when its receipt is
-// synced, with a bare group commit of lines of that size at the same number of callers.
+// synced, with a bare group commit of lines of that size at the same number of callers, and
+// with the same commit behind a handler that reads the body and does nothing else.
 type outletFigure struct {
 	callers int
 	rate    float64 // outlets a second
 	bare    float64 // lines a second
-	ratio   float64 // median of the rounds
+	http    float64 // lines a second behind the handler
+	ratio   float64 // of the rate to bare: median of the rounds, as all below
 	fsync   float64 // p50 of an outlet over that of a bare append
+	beside  float64 // of the rate to http
+	slower  float64 // p50 of an outlet over that of the handler
 }
 
 // inletOf and outletOf are the other two routes of the edge that t is.
@@ -80,7 +84,7 @@ func outletOf(t target) target {
 	return t
 }
 
-// measureOutlet drives outlet and floor in turn.
+// measureOutlet drives the floors and the outlet in turn.
 func measureOutlet(ctx context.Context, t target, rounds int, slice time.Duration) (all []outletFigure, err error) {
 	dir, err := os.MkdirTemp("", "chordwheel-bench-bare-")
 	if err != nil {
@@ -92,27 +96,42 @@ func measureOutlet(ctx context.Context, t target, rounds int, slice time.Duratio
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, floor.close()) }()
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	handler, base, err := start(ctx, dir, self, "serve", "bare", filepath.Join(dir, "handled"))
+	if err != nil {
+		return nil, err
+	}
+	defer handler.stop()
+	behind := outletOf(target{name: "handler", base: base, pid: handler.cmd.Process.Pid})
 	for _, callers := range outletSizes {
 		c := newCrowd(outletOf(t), shape{conns: callers})
 		defer c.close()
-		var pairs [][]figure
+		h := newCrowd(behind, shape{conns: callers})
+		defer h.close()
+		var taken [][]figure
 		for range rounds {
-			bare := floor.drive(ctx, callers, during(slice))
-			got := measure(ctx, t, c, slice)
-			if got.failed > 0 {
-				return nil, fmt.Errorf("the outlet failed %d of %d times: %w", got.failed, got.asked, got.last)
+			bare, handled, got := floor.drive(ctx, callers, during(slice)), measure(ctx, behind, h, slice), measure(ctx, t, c, slice)
+			if failed := errors.Join(bare.last, handled.last, got.last); failed != nil {
+				return nil, fmt.Errorf("an outlet or what it is compared with failed: %w", failed)
 			}
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			pairs = append(pairs, []figure{bare, got})
+			taken = append(taken, []figure{bare, handled, got})
 		}
+		rate := func(i int) float64 { return median(taken, func(r []figure) float64 { return r[i].rate }) }
 		all = append(all, outletFigure{
 			callers: callers,
-			rate:    median(pairs, func(r []figure) float64 { return r[1].rate }),
-			bare:    median(pairs, func(r []figure) float64 { return r[0].rate }),
-			ratio:   median(pairs, func(r []figure) float64 { return r[1].rate / r[0].rate }),
-			fsync:   median(pairs, func(r []figure) float64 { return r[1].p50 / r[0].p50 }),
+			rate:    rate(2),
+			bare:    rate(0),
+			http:    rate(1),
+			ratio:   median(taken, func(r []figure) float64 { return r[2].rate / r[0].rate }),
+			fsync:   median(taken, func(r []figure) float64 { return r[2].p50 / r[0].p50 }),
+			beside:  median(taken, func(r []figure) float64 { return r[2].rate / r[1].rate }),
+			slower:  median(taken, func(r []figure) float64 { return r[2].p50 / r[1].p50 }),
 		})
 	}
 	return all, nil
@@ -146,6 +165,6 @@ func (s *summary) printDuties(out io.Writer) {
 		case 64:
 			fmt.Fprint(out, " (aim: rate 0.90x or more)")
 		}
-		fmt.Fprintln(out)
+		fmt.Fprintf(out, "\n  beside that commit behind a bare handler (%s a second): rate %s, p50 %s\n", number(o.http), ratio(o.beside), ratio(o.slower))
 	}
 }

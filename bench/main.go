@@ -137,7 +137,7 @@ func (sum *summary) account(ctx context.Context, targets []target, s settings) (
 // happens at the latest when the process that started it is gone.
 func serveRole(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("serve needs a role: provider, lean or reverse")
+		return errors.New("serve needs a role: provider, lean, reverse or bare")
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -163,8 +163,10 @@ func serveRole(ctx context.Context, args []string, in io.Reader, out io.Writer) 
 		err = http.Serve(ln, newLean(upstream))
 	case "reverse":
 		err = http.Serve(ln, newReverse(upstream))
+	case "bare":
+		err = serveBare(ln, upstream) // the file of its lines
 	default:
-		return fmt.Errorf("role %q is none of provider, lean, reverse", args[0])
+		return fmt.Errorf("role %q is none of provider, lean, reverse, bare", args[0])
 	}
 	if ctx.Err() != nil {
 		return nil
