@@ -99,7 +99,7 @@ func (a *app) completeJob(c *cobra.Command, args []string, _ string) ([]string, 
 	if len(args) == 0 {
 		v, _ := a.askJobs(c.Context(), "/api/v1/jobs?n=50") // nothing to offer, then
 		for _, r := range v.Jobs {
-			names = append(names, r.ID+"\t"+r.Class+", "+r.Created.Local().Format("15:04:05"))
+			names = append(names, r.ID+"\t"+classOf(&r)+", "+r.Created.Local().Format("15:04:05"))
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
@@ -112,7 +112,7 @@ func (a *app) writeJobs(w io.Writer, list []job.Record, now time.Time) {
 	}
 	var lines [][]string
 	for _, r := range list {
-		lines = append(lines, []string{r.Created.Local().Format("15:04:05"), r.ID, cmp.Or(r.Class, string(r.Role)), a.jobState(&r), scores(&r), took(&r, now), fmt.Sprint(r.Attempts), costs(&r)})
+		lines = append(lines, []string{r.Created.Local().Format("15:04:05"), r.ID, classOf(&r), a.jobState(&r), scores(&r), took(&r, now), fmt.Sprint(r.Attempts), costs(&r)})
 	}
 	a.rows(w, []string{"began", "job", "class", "", "score", "took", "attempts", "cost"}, lines)
 }
@@ -137,12 +137,7 @@ func (a *app) writeTree(w io.Writer, tree []job.Record, now time.Time) {
 	field("cost", costs(root))
 	field("receipts", root.Transaction)
 	fmt.Fprintln(w)
-	longest := root.Created
-	for i := range tree {
-		if end := endOf(&tree[i], now); end.After(longest) {
-			longest = end
-		}
-	}
+	longest := lastEnd(tree, now)
 	var lines [][]string
 	for _, r := range partsOf(tree) {
 		lines = append(lines, []string{label(r), whom(r), a.jobState(r) + because(r), fmt.Sprint(r.Attempts), bar(r, root.Created, longest, now), took(r, now), tokens(r), costs(r)})
@@ -278,6 +273,21 @@ func endOf(r *job.Record, now time.Time) time.Time {
 	}
 	return r.Ended
 }
+
+// lastEnd is when the last job of a tree ended, now while one runs.
+func lastEnd(tree []job.Record, now time.Time) time.Time {
+	last := tree[0].Created
+	for i := range tree {
+		if end := endOf(&tree[i], now); end.After(last) {
+			last = end
+		}
+	}
+	return last
+}
+
+// classOf is what a request was found to be: of one that no pipeline looked at, its
+// role.
+func classOf(r *job.Record) string { return cmp.Or(r.Class, string(r.Role)) }
 
 func took(r *job.Record, now time.Time) string {
 	return fmt.Sprintf("%.2f s", max(0, endOf(r, now).Sub(r.Created)).Seconds())

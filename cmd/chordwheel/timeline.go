@@ -30,24 +30,26 @@ text{font:12px ui-sans-serif,system-ui,sans-serif;fill:#1d2126}.soft{fill:#69707
 @media (prefers-color-scheme:dark){text{fill:#e4e7ea}.soft{fill:#98a1ab}.paper{fill:#14171a}.grid{stroke:#2b3036}.band{fill:#1b1f23}.wait{fill:#4a525c}.superseded{fill:#8a74b8}}
 </style>`
 
+// timeline draws when each job of a tree waited and ran.
+type timeline struct {
+	w     io.Writer
+	now   time.Time
+	from  time.Time
+	whole time.Duration
+	width int
+	y     int // of the next row
+}
+
 // drawTimeline writes an SVG of when each job of a tree waited and ran.
 func drawTimeline(w io.Writer, tree []job.Record, now time.Time) {
 	root := &tree[0]
-	from, to := root.Created, endOf(root, now)
-	for i := range tree {
-		if end := endOf(&tree[i], now); end.After(to) {
-			to = end
-		}
-	}
-	whole := max(time.Millisecond, to.Sub(from))
 	parts := partsOf(tree)
-	width, height := 2*svgMargin+svgLabel+svgTime+svgRight, svgHead+svgRow*(len(parts)+1)+svgFoot
-	x := func(t time.Time) float64 {
-		return svgMargin + svgLabel + svgTime*min(1, max(0, float64(t.Sub(from))/float64(whole)))
-	}
-	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="when the jobs of a request ran">`+"\n%s\n", width, height, width, height, svgStyle)
-	fmt.Fprintf(w, `<rect class="paper" width="%d" height="%d"/>`+"\n", width, height)
-	text(w, svgMargin, 32, "title", fmt.Sprintf("%s request, %s after %s", root.Class, root.State, took(root, now)))
+	t := &timeline{w: w, now: now, from: root.Created, whole: max(time.Millisecond, lastEnd(tree, now).Sub(root.Created)),
+		width: 2*svgMargin + svgLabel + svgTime + svgRight, y: svgHead}
+	height := svgHead + svgRow*(len(parts)+1) + svgFoot
+	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="when the jobs of a request ran">`+"\n%s\n", t.width, height, t.width, height, svgStyle)
+	fmt.Fprintf(w, `<rect class="paper" width="%d" height="%d"/>`+"\n", t.width, height)
+	text(w, svgMargin, 32, "title", fmt.Sprintf("%s request, %s after %s", classOf(root), root.State, took(root, now)))
 	line := fmt.Sprintf("job %s · %s · %s", root.ID, count(len(parts), "job"), count(root.Attempts, "attempt"))
 	if s := scores(root); s != "" {
 		line += " · score " + s
@@ -56,49 +58,56 @@ func drawTimeline(w io.Writer, tree []job.Record, now time.Time) {
 		line += " · " + c
 	}
 	text(w, svgMargin, 52, "soft", line)
-	axis(w, whole, svgHead, height-svgFoot)
-	y := svgHead
-	drawn := func(r *job.Record, name, class string) {
-		if r.Wave%2 == 1 {
-			fmt.Fprintf(w, `<rect class="band" x="%d" y="%d" width="%d" height="%d"/>`, svgMargin, y, width-2*svgMargin, svgRow)
-		}
-		text(w, svgMargin+6, y+17, "", name)
-		begin, end := x(r.Created), x(endOf(r, now))
-		run := end
-		if !r.Accepted.IsZero() {
-			run = x(r.Accepted)
-		}
-		top := y + (svgRow-svgBar)/2
-		fmt.Fprintf(w, `<g><title>%s</title>`, html.EscapeString(fmt.Sprintf("%s, %s, %s", name, r.State, took(r, now))))
-		if run-begin >= 0.5 {
-			fmt.Fprintf(w, `<rect class="wait" x="%.1f" y="%d" width="%.1f" height="%d" rx="2"/>`, begin, top+4, run-begin, svgBar-8)
-		}
-		if !r.Accepted.IsZero() || r.State == job.Done {
-			fmt.Fprintf(w, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d" rx="3"/>`, class, run, top, max(2, end-run), svgBar)
-		}
-		fmt.Fprint(w, "</g>")
-		who := whom(r) + " · " + took(r, now)
-		if s := scores(r); s != "" && r.ID != r.Root {
-			who += " · " + s
-		}
-		text(w, svgMargin+svgLabel+svgTime+12, y+17, "soft", chain.ClipTo(who, 42))
-		fmt.Fprintln(w)
-		y += svgRow
-	}
-	drawn(root, "the whole request", "root")
+	axis(w, t.whole, svgHead, height-svgFoot)
+	t.row(root, "the whole request", "root")
 	for _, r := range parts {
-		drawn(r, label(r), classOf(r))
+		t.row(r, label(r), colourOf(r))
 	}
 	legend(w, height-16)
 	fmt.Fprintln(w, "</svg>")
+}
+
+// x is where a moment is drawn.
+func (t *timeline) x(at time.Time) float64 {
+	return svgMargin + svgLabel + svgTime*min(1, max(0, float64(at.Sub(t.from))/float64(t.whole)))
+}
+
+// row draws one job below the last one.
+func (t *timeline) row(r *job.Record, name, colour string) {
+	w, y := t.w, t.y
+	t.y += svgRow
+	if r.Wave%2 == 1 {
+		fmt.Fprintf(w, `<rect class="band" x="%d" y="%d" width="%d" height="%d"/>`, svgMargin, y, t.width-2*svgMargin, svgRow)
+	}
+	text(w, svgMargin+6, y+17, "", name)
+	begin, end := t.x(r.Created), t.x(endOf(r, t.now))
+	run := end
+	if !r.Accepted.IsZero() {
+		run = t.x(r.Accepted)
+	}
+	top := y + (svgRow-svgBar)/2
+	fmt.Fprintf(w, `<g><title>%s</title>`, html.EscapeString(fmt.Sprintf("%s, %s, %s", name, r.State, took(r, t.now))))
+	if run-begin >= 0.5 {
+		fmt.Fprintf(w, `<rect class="wait" x="%.1f" y="%d" width="%.1f" height="%d" rx="2"/>`, begin, top+4, run-begin, svgBar-8)
+	}
+	if !r.Accepted.IsZero() || r.State == job.Done {
+		fmt.Fprintf(w, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d" rx="3"/>`, colour, run, top, max(2, end-run), svgBar)
+	}
+	fmt.Fprint(w, "</g>")
+	who := whom(r) + " · " + took(r, t.now)
+	if s := scores(r); s != "" && r.ID != r.Root {
+		who += " · " + s
+	}
+	text(w, svgMargin+svgLabel+svgTime+12, y+17, "soft", chain.ClipTo(who, 42))
+	fmt.Fprintln(w)
 }
 
 func text(w io.Writer, x, y int, class, s string) {
 	fmt.Fprintf(w, `<text x="%d" y="%d" class="%s" xml:space="preserve">%s</text>`+"\n", x, y, class, html.EscapeString(s))
 }
 
-// classOf gives the colour of a job.
-func classOf(r *job.Record) string {
+// colourOf gives the style of a job's bar.
+func colourOf(r *job.Record) string {
 	if r.Hedge == job.Winner {
 		return "winner"
 	}
