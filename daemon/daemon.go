@@ -99,6 +99,7 @@ type Config struct {
 	Pipeline pipeline.Settings // what becomes of hard questions; the zero value is off
 	Jobs     jobs.Keeper       // keeps the records of jobs; nil: they end with the process
 	Provided jobs.Keeper       // keeps who may work over HTTP; nil: they end with the process
+	Speeds   jobs.Keeper       // keeps how fast the pipeline's jobs were at whom; nil: that is measured anew
 
 	// Connect makes the node of a joined device and starts it. The daemon
 	// closes it.
@@ -131,6 +132,7 @@ type Daemon struct {
 	board    *jobs.Board
 	pipeline *pipeline.Pipeline // nil: off
 	pool     *wave.Pool
+	speeds   []byte             // of pool, as they were kept last
 	stopJobs context.CancelFunc // ends the keeping of jobs; nil before Start
 	throttle *throttle.Throttle
 	lastEnd  atomic.Int64 // when the last request ended, Unix milliseconds

@@ -78,6 +78,9 @@ func (d *Daemon) tend(ctx context.Context) {
 			if err := d.keepDeltas(); err != nil {
 				d.cfg.Log.Warn("a restart would forget what this device measured", "error", err)
 			}
+			if err := d.keepSpeeds(); err != nil {
+				d.cfg.Log.Warn("a restart would forget how fast jobs were", "error", err)
+			}
 		case <-look.C:
 			if d.cfg.Explore {
 				d.explore(ctx)

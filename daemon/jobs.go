@@ -27,8 +27,11 @@ func (d *Daemon) openPipeline() error {
 		return nil
 	}
 	var err error
-	d.pipeline, err = pipeline.New(d.cfg.Pipeline)
-	return err
+	if d.pipeline, err = pipeline.New(d.cfg.Pipeline); err != nil {
+		return err
+	}
+	d.loadSpeeds()
+	return nil
 }
 
 // Jobs gives the jobs of this device.

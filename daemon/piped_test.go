@@ -579,3 +579,45 @@ func TestTheGateOnTheWayOfAPipeline(t *testing.T) {
 		})
 	}
 }
+
+// How fast jobs were is kept now and then and at the end, without a word of them, and
+// holds after a restart for as long as the window does.
+func TestSpeedsSurviveARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &drawer{kept: map[string][]byte{}}
+		s := newStage(t, nil, func(c *daemon.Config) { c.Speeds = disk })
+		if _, _, err := s.chat(&edge.Work{}, hard); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Minute)
+		disk.mu.Lock()
+		kept := string(disk.kept["counts"])
+		disk.mu.Unlock()
+		if !strings.Contains(kept, `"gamma/large"`) || strings.Contains(kept, "words") || strings.Contains(kept, "database") {
+			t.Errorf("kept: %s", kept)
+		}
+		clear(disk.kept)
+		if _, _, err := s.chat(&edge.Work{}, hard); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+		last := string(disk.kept["counts"])
+		if last == "" || last == kept {
+			t.Error("nothing was kept at the end")
+		}
+		again := newStage(t, nil, func(c *daemon.Config) { c.Speeds = disk })
+		clear(disk.kept)
+		_ = again.Close()
+		if disk.kept["counts"] == nil || string(disk.kept["counts"]) != last {
+			t.Errorf("after a restart %s, want %s", disk.kept["counts"], last)
+		}
+		time.Sleep(27 * time.Hour)
+		old := newStage(t, nil, func(c *daemon.Config) { c.Speeds = disk })
+		_ = old.Close()
+		if got := string(disk.kept["counts"]); got != "[]" {
+			t.Errorf("after the window %s", got)
+		}
+		disk.kept["counts"] = []byte("{")
+		_ = newStage(t, nil, func(c *daemon.Config) { c.Speeds = disk }).Close()
+	})
+}

@@ -61,7 +61,7 @@ func (d *Daemon) keepPurse(clean bool, more ...purse.Block) error {
 
 // keepAll writes what an orderly stop leaves behind.
 func (d *Daemon) keepAll() error {
-	err := errors.Join(d.keepDeltas(), d.keepApps())
+	err := errors.Join(d.keepDeltas(), d.keepApps(), d.keepSpeeds())
 	if len(d.purse.Usage(time.Now())) > 0 {
 		err = errors.Join(err, d.keepPurse(true))
 	}

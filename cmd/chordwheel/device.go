@@ -213,7 +213,7 @@ func openDevice(o deviceOptions) (d *device, err error) {
 		Locals: locals, Defaults: chain.Limits{FirstOutput: chain.MillisOf(o.config.FirstOutput), Idle: chain.MillisOf(time.Minute), Total: chain.MillisOf(o.config.Total)},
 		Sharing: policy, Sensors: newSensors(o.config.Metered),
 		Spool: d.spool, Ledger: d.ledger, Proofs: d.proofs(), Backpressure: o.config.Backpressure == "on",
-		Selection: choosing, Gating: gating, Pipeline: stages, Jobs: d.db.Bucket("jobs"), Provided: d.db.Bucket("providers"),
+		Selection: choosing, Gating: gating, Pipeline: stages, Jobs: d.db.Bucket("jobs"), Provided: d.db.Bucket("providers"), Speeds: d.db.Bucket("speeds"),
 		Connect: connector(key, o), Log: o.log, Random: newRandom(),
 	})
 	if err != nil {

@@ -21,9 +21,10 @@ type place struct {
 
 func (o *Offer) place() place { return place{o.Option, o.Peer} }
 
-// Count is what is remembered of one place over the window: counts, and no word of
-// what was asked or answered.
+// Count is what is remembered of one place: counts, and no word of what was asked or
+// answered.
 type Count struct {
+	Since    time.Time      `json:"since,omitzero"` // of a kept one: when the part of the window began that it is of
 	Option   chain.OptionID `json:"option"`
 	Peer     chain.PeerID   `json:"peer,omitempty"`
 	Provider string         `json:"provider,omitempty"`

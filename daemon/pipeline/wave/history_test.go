@@ -72,12 +72,26 @@ func TestCounts(t *testing.T) {
 			{Option: "a/big", Provider: "a", Model: "big", Jobs: 1, Losses: 1},
 			{Option: "b/other", Provider: "b", Model: "other", Jobs: 1, Done: 1, Tokens: 300, Busy: 10 * time.Second, Wins: 1},
 		}
-		same(t, "counts", p.Counts(s.Window), want)
+		bare := func(counts []Count) []Count {
+			for i := range counts {
+				if since := counts[i].Since; time.Since(since) < 0 || time.Since(since) > s.Window {
+					t.Errorf("since %s", since)
+				}
+				counts[i].Since = time.Time{}
+			}
+			return counts
+		}
+		same(t, "counts", bare(p.Counts(s.Window)), want)
+		kept := p.Counts(s.Window)
+		time.Sleep(s.Window / 2)
 		next := NewPool()
-		next.Restore(append(p.Counts(s.Window), Count{Option: "broken", Jobs: -1}), s.Window)
-		same(t, "after a restart", next.Counts(s.Window), want)
-		time.Sleep(s.Window + s.Window/slots)
-		same(t, "after the window", next.Counts(s.Window), []Count{})
+		next.Restore(append(kept, Count{Option: "broken", Since: time.Now(), Jobs: -1}, Count{Option: "future", Since: time.Now().Add(time.Hour), Jobs: 1}), s.Window)
+		same(t, "after a restart", bare(next.Counts(s.Window)), want)
+		time.Sleep(s.Window / 2)
+		again := NewPool() // a restart makes nothing younger
+		again.Restore(next.Counts(s.Window), s.Window)
+		time.Sleep(s.Window / slots)
+		same(t, "after the window", again.Counts(s.Window), []Count{})
 	})
 }
 

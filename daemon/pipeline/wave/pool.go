@@ -83,34 +83,51 @@ func (p *Pool) Totals() Totals {
 	return t
 }
 
-// Counts gives what is remembered of each place over the window, sorted by option and
-// peer: at most 256.
+// Counts gives what is remembered over the window, to be kept over a restart: one count
+// for each place and twelfth of the window, sorted by time, option and peer. At most 256
+// places are remembered.
 func (p *Pool) Counts(window time.Duration) []Count {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	p.history.slot(window, now) // a new window forgets
+	n := p.history.slot(window, time.Now()) // a new window forgets
 	counts := make([]Count, 0, len(p.history.places))
-	for at := range p.history.places {
-		if c := p.history.sum(at, window, now); c.Jobs+c.Wins+c.Losses > 0 {
+	for at, k := range p.history.places {
+		k.at(n)
+		for slot := k.newest - slots + 1; slot <= k.newest; slot++ {
+			c := k.sums[slot%slots]
+			if c.Jobs+c.Wins+c.Losses == 0 {
+				continue
+			}
+			c.Since = time.Unix(0, slot*int64(p.history.width)).UTC()
+			c.Option, c.Peer, c.Provider, c.Model = at.option, at.peer, k.provider, k.model
 			counts = append(counts, c)
 		}
 	}
-	slices.SortFunc(counts, func(a, b Count) int { return cmp.Or(cmp.Compare(a.Option, b.Option), cmp.Compare(a.Peer, b.Peer)) })
+	slices.SortFunc(counts, older)
 	return counts
 }
 
-// Restore takes counts that were kept over a restart, as if they were of now. Counts
-// below 0 are passed over, as are all beyond the first 256.
+func older(a, b Count) int {
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Option, b.Option), cmp.Compare(a.Peer, b.Peer))
+}
+
+// Restore takes what [Pool.Counts] gave before a restart, of a pool that has seen
+// nothing. Counts below 0, from before the window or from after now are passed over, as
+// are all beyond what a pool may hold.
 func (p *Pool) Restore(counts []Count, window time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range counts[:min(len(counts), maxPlaces)] {
-		c := &counts[i]
-		if min(c.Jobs, c.Done, c.Tokens, int64(c.Busy), c.Wins, c.Losses) < 0 {
+	now := time.Now()
+	counts = slices.Clone(counts[:min(len(counts), slots*maxPlaces)])
+	slices.SortFunc(counts, older)
+	for i := range counts {
+		c := counts[i]
+		since := c.Since
+		if min(c.Jobs, c.Done, c.Tokens, int64(c.Busy), c.Wins, c.Losses) < 0 || since.After(now) || now.Sub(since) >= window+window/slots {
 			continue
 		}
-		p.history.observe(place{c.Option, c.Peer}, c.Provider, c.Model, *c, window, time.Now())
+		c.Since = time.Time{}
+		p.history.observe(place{c.Option, c.Peer}, c.Provider, c.Model, c, window, since)
 	}
 }
 

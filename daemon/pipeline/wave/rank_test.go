@@ -81,6 +81,9 @@ func TestAssign(t *testing.T) {
 				tasks := slices.Clone(c.tasks)
 				r := play(offers{"llm.t2": c.offers}, func(Copy) serving { return serving{takes: time.Second} })
 				p := NewPool()
+				for i := range c.known {
+					c.known[i].Since = time.Now()
+				}
 				p.Restore(c.known, s.Window)
 				New(s, r, p).Do(t.Context(), tasks)
 				var got []string
