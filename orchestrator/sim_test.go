@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +55,7 @@ func startHub(t *testing.T, net *sim.Net, log *slog.Logger) (*orchestrator.Hub, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	link, err := mesh.NewHub(mesh.HubConfig{Key: key, Mesh: id, Host: net.HostFactory(0), Handler: hub, Log: log, OnChords: hub.Adjacent})
+	link, err := mesh.NewHub(mesh.HubConfig{Key: key, Mesh: id, Host: net.HostFactory(0), Handler: hub, Log: log, OnChords: hub.Adjacent, OnGone: hub.Gone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,6 +180,49 @@ func TestOverTheMesh(t *testing.T) {
 				t.Errorf("device %s speaks from network %q", d.Name, d.Network)
 			}
 		}
+	})
+}
+
+// TestAClosedConnectionIsNoPresence: the hub's own link tells it that a device's last
+// connection has ended, and that one is offline then; the other stays.
+func TestAClosedConnectionIsNoPresence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := sim.New(sim.Config{Nodes: 3})
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("seed %d", net.Seed())
+			}
+		})
+		defer net.Close()
+		log := slog.New(slog.NewTextHandler(t.Output(), nil))
+		hub, link, _ := startHub(t, net, log)
+		defer link.Close()
+		defer hub.Close()
+		made, err := hub.Invite(t.Context(), orchestrator.Invite{Uses: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaves, stays := join(t, net, 1, made.Text, log), join(t, net, 2, made.Text, log)
+		defer stays.Close()
+		states := func() string {
+			s, err := hub.Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var said []string
+			for _, d := range s.Devices {
+				said = append(said, d.Name+" "+d.State)
+			}
+			slices.Sort(said)
+			return strings.Join(said, ", ")
+		}
+		time.Sleep(5 * time.Second)
+		want(t, "both there", states(), "d1 online, d2 online")
+		if err := leaves.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		want(t, "one gone", states(), "d1 offline, d2 online")
 	})
 }
 
