@@ -114,7 +114,7 @@ Start here:
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%w; see: %s --help", wrongFlag(err), c.CommandPath())
 	})
-	root.AddCommand(a.up(), a.orchestrator(), a.daemon(), a.invite(), a.join(), a.revoke(), a.approve(), a.status(), a.peers(), a.chords(), a.trace(), a.jobs(), a.ping(), a.netcheck(), a.operations(), a.pause(), a.resume(), a.chain(), a.run(), a.chat(), a.catalog(), a.keys(), a.key(), a.apps(), a.usage(),
+	root.AddCommand(a.up(), a.orchestrator(), a.daemon(), a.invite(), a.join(), a.revoke(), a.approve(), a.status(), a.doctor(), a.models(), a.peers(), a.chords(), a.trace(), a.jobs(), a.ping(), a.netcheck(), a.operations(), a.pause(), a.resume(), a.chain(), a.run(), a.chat(), a.catalog(), a.keys(), a.key(), a.apps(), a.usage(),
 		a.receipts(), a.gate(), a.hash(), a.did(), a.versionCommand(), a.simulate(), a.checkStore())
 	explainCompletion(root)
 	strictArgs(root)
