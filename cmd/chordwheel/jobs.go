@@ -145,11 +145,12 @@ func (a *app) writeTree(w io.Writer, tree []job.Record, now time.Time) {
 	a.rows(w, []string{"job", "run by", "", "attempts", "when", "took", "tokens", "cost"}, lines)
 }
 
-// partsOf gives the parts of a tree as they began, each copy under its first.
+// partsOf gives the parts of a tree as they began, each copy under its first. Work of a
+// provider is a part also where it is all there is.
 func partsOf(tree []job.Record) (out []*job.Record) {
 	for i := range tree {
 		r := &tree[i]
-		if r.ID == r.Root || r.CopyOf != "" {
+		if r.ID == r.Root && r.Role != job.Provided || r.CopyOf != "" {
 			continue
 		}
 		out = append(out, r)

@@ -66,6 +66,20 @@ func TestTheTreeOfJobs(t *testing.T) {
 	}
 }
 
+// Work of a provider is a request of one job, which says who did it.
+func TestWorkOfAProviderIsShown(t *testing.T) {
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	tree := []job.Record{{ID: "P", Root: "P", RequestID: "req-2", Role: job.Provided, Primitive: "text.keywords", State: job.Done, Option: "peer", Provider: "tab7", Created: start, Accepted: start, Ended: start.Add(time.Second)}}
+	var list, shown, drawing bytes.Buffer
+	a := &app{}
+	a.writeJobs(&list, tree, time.Now())
+	a.writeTree(&shown, tree, time.Now())
+	drawTimeline(&drawing, tree, time.Now())
+	if !strings.Contains(list.String(), "provided") || !strings.Contains(shown.String(), "peer by tab7") || !strings.Contains(drawing.String(), "provided request") {
+		t.Errorf("%s\n%s", &list, &shown)
+	}
+}
+
 // The drawing is XML, whatever peers and catalogues call themselves.
 func TestTheTimelineIsADrawing(t *testing.T) {
 	tree := workedOn()
