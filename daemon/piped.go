@@ -273,7 +273,7 @@ func (p *piped) result(ctx context.Context, words *spoken, told pipeline.Result,
 	p.whole.tried(p.daemon.did, &clearance{word: p.gated()})
 	switch {
 	case err == nil:
-		if err = words.end(total); err == nil {
+		if err = words.end(total, told.Short); err == nil {
 			return r, nil
 		}
 		r.End = walk.Left

@@ -41,8 +41,9 @@ type models struct {
 	slow  map[chain.OptionID]time.Duration
 	plan  string
 	score string
-	mute  bool // all that is said is blank
-	long  bool // parts of the work are longer than what is kept of one
+	mute  bool           // all that is said is blank
+	short chain.OptionID // whose answers end at a limit of length
+	long  bool           // parts of the work are longer than what is kept of one
 }
 
 const planOfTwo = "Here you are:\n```json\n" + `{"subtasks":[{"id":"a","type":"research","prompt":"licences","tier":1,"depends_on":[]},{"id":"b","type":"analysis","prompt":"risk","tier":2,"depends_on":["a"]}],"synthesis":"supervisor"}` + "\n```"
@@ -75,10 +76,14 @@ func (m *models) Run(ctx context.Context, c adapter.Call, emit func(walk.Chunk) 
 	if m.long && strings.Contains(body, "Your part of this work") {
 		text = strings.Repeat("x", 5<<20)
 	}
+	finish := "stop"
+	if id == m.short {
+		finish = "length"
+	}
 	said, _ := json.Marshal(text)
-	data := fmt.Sprintf(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}]}`, said)
+	data := fmt.Sprintf(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":%q}]}`, said, finish)
 	if c.Request.Stream {
-		data = fmt.Sprintf(`{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":%s},"finish_reason":"stop"}]}`, said)
+		data = fmt.Sprintf(`{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":%s},"finish_reason":%q}]}`, said, finish)
 	}
 	if err := emit(walk.Chunk{Data: []byte(data), Meaningful: true}); err != nil {
 		return walk.Outcome{Class: chain.Canceled}
@@ -620,4 +625,32 @@ func TestSpeedsSurviveARestart(t *testing.T) {
 		disk.kept["counts"] = []byte("{")
 		_ = newStage(t, nil, func(c *daemon.Config) { c.Speeds = disk }).Close()
 	})
+}
+
+// Whose words the answer is, that one's limit is the answer's.
+func TestAnAnswerThatStoppedAtALimitSaysSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		short    chain.OptionID
+		rewrites int
+		want     string
+	}{
+		"whoever wrote it, in one piece": {"gamma/large", 3, "length"},
+		"whoever wrote it, as it went":   {"gamma/large", 0, "length"},
+		"whoever did a part":             {"alpha/mid", 3, "stop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, func(s *pipeline.Settings) { s.MaxRewriteIterations = c.rewrites })
+				s.models.short = c.short
+				said, _, finish, _, _, err := s.streamed(&edge.Work{}, hard)
+				if err != nil || said == "" || finish != c.want {
+					t.Errorf("%v %q ends %q, want %q", err, said, finish, c.want)
+				}
+				events, _, err := s.chat(&edge.Work{}, hard)
+				if err != nil || len(events) != 1 || !strings.Contains(events[0], fmt.Sprintf(`"finish_reason":%q`, c.want)) {
+					t.Errorf("%v %q", err, events)
+				}
+			})
+		})
+	}
 }

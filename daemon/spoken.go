@@ -98,16 +98,19 @@ func (s *spoken) text(piece string) error {
 	return s.event(spokenWords{Content: &piece}, nil)
 }
 
-// end says that the answer is whole, and what it took.
-func (s *spoken) end(total jobs.Record) error {
-	stop, usage := "stop", &spokenUsage{total.Input, total.Output, total.Input + total.Output}
+// end says that the answer is whole or that its model stopped at a limit, and what it took.
+func (s *spoken) end(total jobs.Record, short bool) error {
+	finish, usage := finishStop, &spokenUsage{total.Input, total.Output, total.Input + total.Output}
+	if short {
+		finish = finishLength
+	}
 	if !s.piped.work.Stream {
 		text := s.whole.String()
 		c := s.form("chat.completion")
-		c.Choices, c.Usage = append(c.Choices, spokenChoice{Message: &spokenWords{Role: "assistant", Content: &text}, Finish: &stop}), usage
+		c.Choices, c.Usage = append(c.Choices, spokenChoice{Message: &spokenWords{Role: "assistant", Content: &text}, Finish: &finish}), usage
 		return s.send(c, true)
 	}
-	if err := s.event(spokenWords{}, &stop); err != nil || !s.piped.work.Usage {
+	if err := s.event(spokenWords{}, &finish); err != nil || !s.piped.work.Usage {
 		return err
 	}
 	c := s.form("chat.completion.chunk")

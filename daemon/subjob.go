@@ -36,6 +36,7 @@ type subjob struct {
 
 	deliver func(string) error
 	text    strings.Builder
+	short   bool // the model stopped at a limit of length
 	long    bool // the answer was longer than what is kept of one
 }
 
@@ -124,7 +125,8 @@ const maxText = 4 << 20
 func (s *subjob) take(stream bool) walk.Deliver {
 	return func(_ walk.Attempt, data [][]byte) error {
 		for _, b := range data {
-			piece := wordsOf(b, stream)
+			piece, short := wordsOf(b, stream)
+			s.short = s.short || short
 			if piece == "" {
 				continue
 			}
@@ -147,7 +149,7 @@ func (s *subjob) take(stream bool) walk.Deliver {
 func (s *subjob) outcome(ctx context.Context, r *walk.Result, err error) wave.Outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := wave.Outcome{Class: ended(r), Text: s.text.String(), Option: s.option, Peer: s.peer, Input: s.input, Output: s.output, Cost: chain.MicroUSD(s.cost), AtLeast: s.atLeast, Attempts: r.Attempts}
+	o := wave.Outcome{Class: ended(r), Text: s.text.String(), Short: s.short, Option: s.option, Peer: s.peer, Input: s.input, Output: s.output, Cost: chain.MicroUSD(s.cost), AtLeast: s.atLeast, Attempts: r.Attempts}
 	switch {
 	case err != nil:
 		o.Class = chain.Absent // no chain, or nothing in it that the application may use

@@ -5,29 +5,37 @@ import (
 	"strings"
 )
 
+// Why an answer ended, in the words of a chat completion.
+const (
+	finishStop   = "stop"
+	finishLength = "length"
+)
+
 // wordsOf gives the text of a chat completion, or of one event of its stream; ""
-// where there is none. What a model thought before it spoke is no part of it.
-func wordsOf(data []byte, stream bool) string {
+// where there is none. What a model thought before it spoke is no part of it. short
+// says that the model stopped at a limit of length.
+func wordsOf(data []byte, stream bool) (text string, short bool) {
 	var a struct {
 		Choices []struct {
 			Index   int      `json:"index"`
 			Message saidPart `json:"message"`
 			Delta   saidPart `json:"delta"`
+			Finish  any      `json:"finish_reason"` // mostly null
 		} `json:"choices"`
 	}
 	if json.Unmarshal(data, &a) != nil {
-		return ""
+		return "", false
 	}
 	for _, c := range a.Choices {
 		switch {
 		case c.Index != 0:
 		case stream:
-			return c.Delta.text()
+			return c.Delta.text(), c.Finish == finishLength
 		default:
-			return c.Message.text()
+			return c.Message.text(), c.Finish == finishLength
 		}
 	}
-	return ""
+	return "", false
 }
 
 type saidPart struct {

@@ -64,6 +64,8 @@ type Result struct {
 	Notes   []string    // the fallbacks that were taken, each once, in order; see docs/pipeline.md
 	Last    chain.Class // how the last task ended; the reason when no model answers
 
+	Short bool // the model whose words the answer is stopped at a limit of length
+
 	Scored       bool
 	First, Score float64     // of the first answer, and of the one that was given
 	Iterations   int         // rewrites that were made, taken or not

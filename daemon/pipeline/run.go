@@ -42,9 +42,10 @@ type run struct {
 
 	stream bool // the caller takes the answer as it is made
 
-	noT3         bool   // no T3 answered when last asked: do not wait for it again before the synthesis
-	task         string // the one that ran last
-	waves, parts int    // of the plan
+	noT3         bool            // no T3 answered when last asked: do not wait for it again before the synthesis
+	task         string          // the one that ran last
+	short        map[string]bool // texts whose model stopped at a limit of length
+	waves, parts int             // of the plan
 	partsDone    int
 }
 
@@ -124,6 +125,7 @@ func (r *run) give(text string) error {
 	if r.left() {
 		return context.Canceled
 	}
+	r.res.Short = r.short[text]
 	return r.sink.give(text)
 }
 
@@ -235,6 +237,7 @@ func (r *run) finally(ctx context.Context, t wave.Task, spare bool) (wave.Outcom
 	if out.Class != chain.OK {
 		return out, fmt.Errorf("%w: %s", ErrBroken, chain.Clip(string(out.Class)))
 	}
+	r.res.Short = out.Short
 	r.sink.end()
 	return out, nil
 }
@@ -260,6 +263,12 @@ func (r *run) one(ctx context.Context, t wave.Task) wave.Outcome {
 		out = sound(outs[0])
 	}
 	r.res.Last = out.Class
+	if out.Short && out.Class == chain.OK {
+		if r.short == nil {
+			r.short = map[string]bool{}
+		}
+		r.short[out.Text] = true
+	}
 	return out
 }
 

@@ -59,6 +59,7 @@ type Copy struct {
 type Outcome struct {
 	Class    chain.Class // OK, or why there is no answer
 	Text     string      // the answer; on a failure what there is of it is not used
+	Short    bool        // the model stopped at a limit of length
 	Option   chain.OptionID
 	Peer     chain.PeerID
 	Provider string
