@@ -27,6 +27,12 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 		}
 		return fmt.Sprintf("$%.4f", float64(n)/1e6)
 	},
+	"count": func(n int, word string) string {
+		if n != 1 {
+			word += "s"
+		}
+		return fmt.Sprintf("%d %s", n, word)
+	},
 	"whole":   func(x float64) string { return fmt.Sprintf("%.0f", x) },
 	"percent": func(share float64) string { return fmt.Sprintf("%.0f %%", share*100) },
 	"zero":    func(n *uint64) bool { return *n == 0 },
@@ -95,8 +101,27 @@ type rimmed struct {
 // line is a chord between two devices on the rim.
 type line struct {
 	X1, Y1, X2, Y2 float64
+	QX, QY         float64 // what it bends towards; the middle for most: those are straight
 	What           string
 }
+
+// chord joins two devices. One that would pass behind the hub, over the spokes of
+// both, goes around it: else two devices would show none.
+func chord(a, b *rimmed, what string) line {
+	l := line{a.X, a.Y, b.X, b.Y, (a.X + b.X) / 2, (a.Y + b.Y) / 2, what}
+	if math.Hypot(l.QX-wheelX, l.QY-wheelY) < hubRadius {
+		long := math.Hypot(b.X-a.X, b.Y-a.Y)
+		l.QX += 4 * hubRadius * (a.Y - b.Y) / long
+		l.QY += 4 * hubRadius * (b.X - a.X) / long
+	}
+	return l
+}
+
+// The wheel's middle, and the hub's size.
+const (
+	wheelX, wheelY = 300, 210
+	hubRadius      = 34
+)
 
 // chordsOf draws the chords of the devices that have a place on the rim.
 func chordsOf(spokes []rimmed, chords []orchestrator.ChordView) []line {
@@ -110,7 +135,7 @@ func chordsOf(spokes []rimmed, chords []orchestrator.ChordView) []line {
 		if a == nil || b == nil || len(list) == maxChords {
 			continue
 		}
-		list = append(list, line{a.X, a.Y, b.X, b.Y, fmt.Sprintf("%s – %s · %.1f ms", k.NameA, k.NameB, k.RTT)})
+		list = append(list, chord(a, b, fmt.Sprintf("%s – %s · %.1f ms", k.NameA, k.NameB, k.RTT)))
 	}
 	return list
 }
@@ -140,13 +165,13 @@ func wheelOf(devices []orchestrator.DeviceView) wheel {
 	if n := float64(len(on)); n > 24 {
 		radius = max(3, 11*24/n)
 	}
-	const cx, cy, rim = 300, 210, 150
+	const cx, cy, rim = wheelX, wheelY, 150
 	for i, d := range on {
 		angle := 2*math.Pi*float64(i)/float64(len(on)) - math.Pi/2
 		sin, cos := math.Sincos(angle)
 		r := rimmed{X: cx + rim*cos, Y: cy + rim*sin, TX: cx + (rim+radius+9)*cos, TY: cy + (rim+radius+9)*sin + 4, Radius: radius,
 			Name: d.Name, State: d.State, Peer: d.PeerID, Anchor: "middle",
-			InnerX: cx + 34*cos, InnerY: cy + 34*sin, OuterX: cx + (rim-radius)*cos, OuterY: cy + (rim-radius)*sin}
+			InnerX: cx + hubRadius*cos, InnerY: cy + hubRadius*sin, OuterX: cx + (rim-radius)*cos, OuterY: cy + (rim-radius)*sin}
 		if cos > 0.3 {
 			r.Anchor = "start"
 		} else if cos < -0.3 {
