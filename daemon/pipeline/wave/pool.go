@@ -31,14 +31,14 @@ type Pool struct {
 
 // Totals are the counts of a device since it started.
 type Totals struct {
-	Running int    `json:"running"`      // copies that run now
-	Jobs    uint64 `json:"jobs"`         // copies that began, hedges among them
-	Raced   uint64 `json:"raced"`        // copies beyond the first of a race
-	Hedges  uint64 `json:"hedges"`       // second copies of tasks that took long
-	Won     uint64 `json:"hedges_won"`   // of them
-	Poor    uint64 `json:"hedges_spent"` // tasks that got none because the budget was spent
-	Nowhere uint64 `json:"hedges_slow"`  // tasks that got none because nobody else was there, or all were slow
-	Stuck   uint64 `json:"stuck"`        // copies that did not end within a second after they were cancelled
+	Running int    // copies that run now
+	Jobs    uint64 // copies that began, hedges among them
+	Raced   uint64 // copies beyond the first of a race
+	Hedges  uint64 // second copies of tasks that took long
+	Won     uint64 // of them
+	Poor    uint64 // tasks that got none because the budget was spent
+	Nowhere uint64 // tasks that got none because nobody else was there, or all were slow
+	Stuck   uint64 // copies that did not end within a second after they were cancelled
 }
 
 // NewPool makes the pool of a device. Close it.
