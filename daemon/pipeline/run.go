@@ -217,14 +217,15 @@ func (r *run) finally(ctx context.Context, t wave.Task, spare bool) (wave.Outcom
 			t.Budget = half
 		}
 	}
+	shut := func() {}
 	if live {
 		way := r.sink.open(stop)
-		defer way.close()
-		t.Deliver = way.deliver
+		t.Deliver, shut = way.deliver, way.close
 	}
 	r.task = t.Name
 	r.tell(Progress{Stage: t.Role, State: job.Running, Task: t.Name, Wave: t.Wave})
 	out := r.one(ctx, t)
+	shut() // before anything else is said: who was given up may be at a piece still
 	if t.Wave > 0 {
 		r.partsDone++
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -271,6 +273,42 @@ func TestWhoWasGivenUpDeliversNothing(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
+}
+
+// Output is called from one goroutine at a time, also where a task was given up while
+// a piece of it is on its way to a slow reader. The race detector sees it.
+func TestProgressWaitsForThePieceOfWhoWasGivenUp(t *testing.T) {
+	entered, over := make(chan struct{}), make(chan struct{})
+	var ended sync.WaitGroup
+	said, writing := 0, false
+	p, _ := pipeline.New(settings())
+	_, err := p.Run(t.Context(), stubborn{"direct": func(_ context.Context, task *wave.Task) wave.Outcome {
+		ended.Go(func() { task.Deliver("half an ") })
+		<-entered
+		close(over)
+		return wave.Outcome{Class: chain.Canceled}
+	}}, pipeline.Request{Body: []byte(question), Stream: true, Budget: time.Hour}, pipeline.Decision{Class: "complex", Staged: true}, pipeline.Output{
+		Text: func(string) error {
+			writing = true
+			close(entered)
+			<-over
+			for range 100 {
+				runtime.Gosched()
+			}
+			said++
+			writing = false
+			return nil
+		},
+		Progress: func(pipeline.Progress) {
+			if said++; writing {
+				t.Error("something is said in the middle of a piece")
+			}
+		},
+	})
+	ended.Wait()
+	if !errors.Is(err, pipeline.ErrBroken) {
+		t.Error(err)
+	}
 }
 
 // A caller who is gone ends what is under way, also where a model does not mind
