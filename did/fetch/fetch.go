@@ -115,15 +115,15 @@ var nowhere = []netip.Prefix{
 	netip.MustParsePrefix("198.51.100.0/24"),
 	netip.MustParsePrefix("203.0.113.0/24"),
 	netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("::/96"),        // IPv4, written in IPv6
-	netip.MustParsePrefix("64:ff9b::/96"), // translated to IPv4
-	netip.MustParsePrefix("64:ff9b:1::/48"),
-	netip.MustParsePrefix("100::/64"),
 	netip.MustParsePrefix("2001::/23"), // Teredo among them
 	netip.MustParsePrefix("2001:db8::/32"),
 	netip.MustParsePrefix("2002::/16"), // 6to4
-	netip.MustParsePrefix("fec0::/10"),
+	netip.MustParsePrefix("3fff::/20"),
 }
+
+// everybody is what public IPv6 addresses are from. Outside of it are, beside what nobody
+// has, many ways to write or to translate an IPv4 address.
+var everybody = netip.MustParsePrefix("2000::/3")
 
 // check refuses an address that is about to be dialled, unless it is allowed.
 func check(address string, allow []netip.Prefix) error {
@@ -137,7 +137,7 @@ func check(address string, allow []netip.Prefix) error {
 			return nil
 		}
 	}
-	bad := !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast()
+	bad := !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.Is6() && !everybody.Contains(ip)
 	for _, p := range nowhere {
 		bad = bad || p.Contains(ip)
 	}
