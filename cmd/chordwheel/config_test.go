@@ -156,6 +156,14 @@ func TestDevicesOfUpHavePortsOfTheirOwn(t *testing.T) {
 	if c.Edge != "127.0.0.1:7440" || c.Admin != "127.0.0.1:7441" || c.Listen[0] != "/ip4/0.0.0.0/tcp/7432" {
 		t.Errorf("device c: %+v", c)
 	}
+	for address, want := range map[string]string{"127.0.0.1:9000": "127.0.0.1:9020", "[::1]:9000": "[::1]:9020", "127.0.0.1:0": "127.0.0.1:0", "nowhere": "nowhere"} {
+		if got := apart(address, 2, []string{"CHORDWHEEL_EDGE=" + address}, "CHORDWHEEL_EDGE"); got != want {
+			t.Errorf("device c, told %s like all, is on %s, want %s", address, got, want)
+		}
+		if got := apart(address, 2, []string{"CHORDWHEEL_EDGE=127.0.0.1:1"}, "CHORDWHEEL_EDGE"); got != address {
+			t.Errorf("device c, whose own file says %s, is on %s", address, got)
+		}
+	}
 	for i, want := range map[int]string{0: "a", 25: "z", 26: "aa", 27: "ab", 51: "az", 52: "ba"} {
 		if got := deviceName(i); got != want {
 			t.Errorf("device %d is called %s, want %s", i, got, want)

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -172,6 +174,7 @@ func (u *upRun) openDevice(i int, locals []wire.LocalOption) (*device, error) {
 	if err := load(&config, dir, u.environ); err != nil {
 		return nil, usage("%w", err)
 	}
+	config.Edge, config.Admin = apart(config.Edge, i, u.environ, "CHORDWHEEL_EDGE"), apart(config.Admin, i, u.environ, "CHORDWHEEL_ADMIN")
 	if config.SpoolDir != "" {
 		config.SpoolDir = filepath.Join(config.SpoolDir, name) // one for each device
 	}
@@ -184,6 +187,20 @@ func (u *upRun) openDevice(i int, locals []wire.LocalOption) (*device, error) {
 	}
 	return openDevice(deviceOptions{dir: dir, config: config, environ: u.environ, ownID: true, makeKey: true, nextPort: true, locals: locals,
 		hubs: u.hub.node.Addrs, log: log.With("node", name), say: u.err})
+}
+
+// apart gives device i a port of its own where the environment, which all devices share, has one:
+// else they would change places from start to start, with who was quicker.
+func apart(address string, i int, environ []string, name string) string {
+	if !slices.Contains(environ, name+"="+address) {
+		return address
+	}
+	host, port, err := net.SplitHostPort(address)
+	n, err2 := strconv.Atoi(port)
+	if err != nil || err2 != nil || n == 0 {
+		return address
+	}
+	return net.JoinHostPort(host, strconv.Itoa(n+portStep*i))
 }
 
 // startDevice brings a device to life, enrols it the first time, and waits for
