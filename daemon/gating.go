@@ -232,7 +232,7 @@ func (d *Daemon) gatingStatus(now time.Time) *control.Gating {
 }
 
 func snapshotStatus(s snapshot.State, now time.Time) *control.Snapshot {
-	v := &control.Snapshot{Registry: "external", Source: string(s.Source), FetchedAt: moment(s.FetchedAt), Agents: s.Agents, Truncated: s.Truncated, Skipped: s.Skipped, Conflicts: s.Conflicts}
+	v := &control.Snapshot{Registry: "external", Source: string(s.Source), FetchedAt: moment(s.FetchedAt), Agents: s.Agents, Empty: s.Empty, Truncated: s.Truncated, Skipped: s.Skipped, Conflicts: s.Conflicts}
 	if s.Own {
 		v.Registry = "hub"
 	}

@@ -79,9 +79,12 @@ func (a *app) gatingLines(g *control.Gating, now time.Time) (verdicts, registry 
 		return verdicts, ""
 	}
 	registry = map[string]string{"hub": "the hub's", "external": "elsewhere"}[s.Registry]
-	if s.FetchedAt == nil {
+	switch {
+	case s.Empty:
+		registry += ", lists no agents"
+	case s.FetchedAt == nil:
 		registry += ", not heard yet"
-	} else {
+	default:
 		registry += fmt.Sprintf(": %s, %s, of %s", count(s.Agents, "agent"), s.Source, ago(*s.FetchedAt, now))
 	}
 	if s.Problem != "" {

@@ -100,6 +100,7 @@ type Snapshot struct {
 	FetchedAt *time.Time `json:"fetched_at,omitempty"` // or the seed's date
 	Age       *float64   `json:"age_s,omitempty"`
 	Agents    int        `json:"agents"`
+	Empty     bool       `json:"empty,omitempty"`      // the registry said that it lists no agents: nothing is selected until it does
 	Truncated bool       `json:"truncated,omitempty"`  // the registry has more
 	Skipped   int        `json:"skipped,omitempty"`    // records that could not be used
 	Conflicts int        `json:"conflicts,omitempty"`  // agents that came twice and differently

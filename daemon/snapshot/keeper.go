@@ -404,6 +404,7 @@ type State struct {
 	Err       error // as [Keeper.Fresh] has it
 	Own       bool
 	Refresh   error // of the last refresh, nil after a success
+	Empty     bool  // the registry said that it lists no agents
 	Source    Source
 	FetchedAt time.Time
 	Agents    int
@@ -416,7 +417,7 @@ type State struct {
 func (k *Keeper) State(now time.Time) State {
 	st := State{Err: k.Fresh(now), Own: k.cfg.Own}
 	k.mu.Lock()
-	st.Refresh = k.lastErr
+	st.Refresh, st.Empty = k.lastErr, k.cleared
 	k.mu.Unlock()
 	if s := k.current.Load(); s != nil {
 		st.Source, st.FetchedAt, st.Agents = s.Source, s.FetchedAt, len(s.agents)

@@ -180,7 +180,7 @@ func TestEmptyThen304(t *testing.T) {
 			t.Fatal(names(k))
 		}
 		s.play(tagged(`"2"`, ""))
-		if err := k.Refresh(t.Context()); err != nil || names(k) != ErrNoSnapshot.Error() || disk.b != nil {
+		if err := k.Refresh(t.Context()); err != nil || names(k) != ErrNoSnapshot.Error() || disk.b != nil || !k.State(time.Now()).Empty {
 			t.Error(names(k), err)
 		}
 		for range 2 {
@@ -194,7 +194,7 @@ func TestEmptyThen304(t *testing.T) {
 			t.Error("revived:", names(k))
 		}
 		s.play(tagged(`"1"`, "", "a"))
-		if err := k.Refresh(t.Context()); err != nil || names(k) != "a" || disk.b == nil {
+		if err := k.Refresh(t.Context()); err != nil || names(k) != "a" || disk.b == nil || k.State(time.Now()).Empty {
 			t.Error(names(k), err)
 		}
 	})
