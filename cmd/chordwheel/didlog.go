@@ -201,6 +201,7 @@ func (d *didCommand) changeAlone(i identities, own chain.Key, args []string, c d
 		return err
 	}
 	file := d.keysFile(i, name)
+	datadir.Sweep(file)
 	keys, err := readUpdateKeys(file)
 	if err != nil {
 		return err

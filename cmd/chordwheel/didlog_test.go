@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,7 +67,14 @@ func TestTheKeyThatCanSignStays(t *testing.T) {
 	if err := k.write(made.Keys); err != nil {
 		t.Fatal(err)
 	}
+	cut := filepath.Join(dir, "."+filepath.Base(made.Keys)+"123") // as a write leaves it that a crash cut off
+	if err := os.WriteFile(cut, []byte("seeds"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	good(t, "did", "rotate", "--dir", dir)
+	if _, err := os.Stat(cut); !os.IsNotExist(err) {
+		t.Errorf("what a crash left stays: %v", err)
+	}
 	if k, err = readUpdateKeys(made.Keys); err != nil || len(k.Seeds) > 2*keptSeeds+2 {
 		t.Errorf("%d seeds, %v", len(k.Seeds), err)
 	}

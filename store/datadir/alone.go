@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -25,4 +27,18 @@ func Alone(path string, f func() error) error {
 	}
 	defer lock.Close()
 	return f()
+}
+
+// Sweep removes what writes of path that a crash cut off have left beside it, which may
+// hold secrets. Nobody may be writing path meanwhile.
+func Sweep(path string) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if digits, ok := strings.CutPrefix(e.Name(), "."+filepath.Base(path)); ok && strings.Trim(digits, "0123456789") == "" {
+			_ = os.Remove(filepath.Join(filepath.Dir(path), e.Name()))
+		}
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -109,7 +108,7 @@ func change(path string, f func(*contents) error) error {
 }
 
 func changeAlone(path string, f func(*contents) error) error {
-	sweep(path)
+	datadir.Sweep(path)
 	c, err := read(path)
 	if err != nil {
 		return err
@@ -128,19 +127,6 @@ func changeAlone(path string, f func(*contents) error) error {
 		return err
 	}
 	return datadir.WritePrivate(path, b)
-}
-
-// sweep removes what a crash left on its way to path. It holds secrets.
-func sweep(path string) {
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "."+filepath.Base(path)) {
-			_ = os.Remove(filepath.Join(filepath.Dir(path), e.Name()))
-		}
-	}
 }
 
 // CheckName refuses a name that is not 1 to MaxNameBytes letters, digits, dots,
