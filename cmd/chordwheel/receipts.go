@@ -338,7 +338,9 @@ func (v *verification) read(what string) ([][]byte, error) {
 	var b []byte
 	var err error
 	if what == "-" {
-		b, err = io.ReadAll(io.LimitReader(v.in, maxAnswer))
+		if b, err = io.ReadAll(io.LimitReader(v.in, maxAnswer+1)); err == nil && len(b) > maxAnswer {
+			err = fmt.Errorf("more than %d bytes on standard input: give a FILE", maxAnswer)
+		}
 	} else if what != "" {
 		b, err = os.ReadFile(what)
 	}
@@ -361,6 +363,9 @@ func (v *verification) read(what string) ([][]byte, error) {
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			lines = append(lines, line)
 		}
+	}
+	if len(lines) == 0 { // one that was emptied must not count as checked
+		return nil, errors.New("there are no receipts in what is to be checked")
 	}
 	return lines, nil
 }

@@ -50,6 +50,23 @@ func verified(t *testing.T, dir string, n int) {
 	})
 }
 
+// A file that was emptied, or input that is cut off, is not taken for checked.
+func TestNothingIsNotVerified(t *testing.T) {
+	for _, content := range []string{"", "\n \n", strings.Repeat("x", maxAnswer+1)} {
+		v := verification{app: &app{in: strings.NewReader(content)}}
+		if lines, err := v.read("-"); err == nil {
+			t.Errorf("%d bytes: %d receipts", len(content), len(lines))
+		}
+	}
+	file := filepath.Join(t.TempDir(), "receipts.jsonl")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&verification{app: &app{}}).read(file); err == nil {
+		t.Error("an empty file counts as checked")
+	}
+}
+
 // A chat leaves a receipt in the hub's ledger. A ledger that is away delays it and
 // nothing else, a killed process loses nothing that was finished, and what was open
 // then is counted.
