@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -376,10 +377,14 @@ func (d *device) start(ctx context.Context) (err error) {
 	if err := d.Daemon.Start(ctx); err != nil {
 		return err
 	}
-	admin := http.NewServeMux()
-	admin.Handle("/", control.Admin(d, d.edge.Guard))
-	admin.Handle("/admin/", d.edge.Guard(control.Service(d, token)))
-	d.admin = httpServer(admin, d.log)
+	pages, service := control.Admin(d, d.edge.Guard), d.edge.Guard(control.Service(d, token))
+	d.admin = httpServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // a mux would redirect
+		if strings.HasPrefix(r.URL.Path, "/admin/") {
+			service.ServeHTTP(w, r)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	}), d.log)
 	d.control = httpServer(control.Socket(d, authenticated(d.edge, d.key)), d.log)
 	d.serve("edge", func() error { return d.edge.Serve(d.edgeListener) })
 	d.serve("admin page", func() error { return d.admin.Serve(d.adminListener) })

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -282,7 +283,27 @@ func Admin(d Device, guard func(http.Handler) http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	reads(mux, d)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { page(w, d) })
-	return guard(mux)
+	return guard(known(mux))
+}
+
+// known answers unknown paths and methods in the shape of errors, and redirects nobody.
+func known(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path.Clean(r.URL.Path) == r.URL.Path { // the mux would redirect
+			if _, pattern := mux.Handler(r); pattern != "" {
+				mux.ServeHTTP(w, r)
+				return
+			}
+			other := r.Clone(r.Context())
+			other.Method = http.MethodGet // all that there is
+			if _, pattern := mux.Handler(other); pattern != "" {
+				w.Header().Set("Allow", http.MethodGet)
+				failService(w, http.StatusMethodNotAllowed, errorShape{Code: "method_not_allowed", Type: "invalid_request_error", Message: "want GET"})
+				return
+			}
+		}
+		failService(w, http.StatusNotFound, errorShape{Code: "not_found", Type: "invalid_request_error", Message: "there is nothing at this path"})
+	})
 }
 
 func reads(mux *http.ServeMux, d Device) {

@@ -194,6 +194,28 @@ func TestTheAdminListenerChangesNothing(t *testing.T) {
 	}
 }
 
+// What the admin listener does not have is an error in the shape of all errors; nothing
+// is redirected.
+func TestTheAdminListenerRedirectsNobody(t *testing.T) {
+	h := control.Admin(&device{}, func(next http.Handler) http.Handler { return next })
+	for _, c := range []struct {
+		method, path string
+		status       int
+		code         string
+	}{
+		{"GET", "//api/v1/status", 404, "not_found"}, {"GET", "/api/v1/../v1/status", 404, "not_found"}, {"GET", "/api/v1/./status", 404, "not_found"}, {"GET", "/api/v1/status/", 404, "not_found"},
+		{"GET", "/nothing", 404, "not_found"}, {"POST", "/nothing", 404, "not_found"}, {"POST", "/api/v1/status", 405, "method_not_allowed"}, {"DELETE", "/", 405, "method_not_allowed"}, {"GET", "/api/v1/status", 200, ""},
+	} {
+		status, body := ask(t, h, c.method, c.path, "")
+		var got struct {
+			Error struct{ Message, Type, Code, Request_ID string }
+		}
+		if err := json.Unmarshal([]byte(body), &got); err != nil || status != c.status || got.Error.Code != c.code || (got.Error.Request_ID == "") != (c.code == "") {
+			t.Errorf("%s %s: %d %s, %v", c.method, c.path, status, body, err)
+		}
+	}
+}
+
 func TestJobsAreTold(t *testing.T) {
 	d := &device{}
 	root, err := d.Jobs().Open(job.Record{RequestID: "req-1", Role: job.Root, Class: "complex"})
