@@ -63,7 +63,7 @@ func (h *Hub) stays(d *fleet.Device) bool { return !d.Metered && h.fleet.Count()
 // online reports whether a device is there: it said something within two intervals and has
 // not gone since.
 func (h *Hub) online(d *fleet.Device, now time.Time) bool {
-	if now.Sub(d.Seen.Time()) > onlineFor {
+	if silent := now.Sub(d.Seen.Time()); silent > onlineFor || silent < -onlineFor { // or seen when our clock was ahead
 		return false
 	}
 	left, gone := h.gone[d.Peer]

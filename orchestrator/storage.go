@@ -159,7 +159,7 @@ func (h *Hub) load() error {
 	if err := h.loadRevocations(); err != nil {
 		return err
 	}
-	return errors.Join(
+	err := errors.Join(
 		each(h, bucketDevices, func(_ string, d fleet.Device) error {
 			h.fleet.Put(&d)
 			h.serial = max(h.serial, d.Serial)
@@ -174,6 +174,10 @@ func (h *Hub) load() error {
 		h.loadQuota(),
 		h.loadEditions(),
 	)
+	now := time.Now()
+	h.book.Rebase(now)
+	h.sizes.Rebase(now)
+	return err
 }
 
 // each reads a bucket. A record that cannot be read is passed over and said: what

@@ -101,6 +101,17 @@ func (c *cell) rebase(now time.Time) {
 	}
 }
 
+// Rebase brings back what a clock that was ahead put into the future: what was kept then
+// counts as said now, and fades from now on, also where its device never speaks again.
+func (b *Book) Rebase(now time.Time) {
+	for _, r := range b.records {
+		for i := range r.cells {
+			r.cells[i].rebase(now)
+		}
+		r.changed()
+	}
+}
+
 // newest is when the device last said something of the key.
 func (c *cell) newest() chain.Instant {
 	return max(c.latency.newest, c.failure.newest, c.counted, c.last)

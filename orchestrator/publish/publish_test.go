@@ -407,4 +407,7 @@ func TestWhatIsSoughtIsPublished(t *testing.T) {
 	now = now.Add(time.Hour)
 	want("", 1, say(nil, chain.Rules{}))
 	want("", 1, say(b, chain.Rules{}))
+
+	now = now.AddDate(-20, 0, 0) // the clock was ahead
+	want(Trend, 2, say(append(b, chain.Sought{Option: "c/m", Daily: 100}), chain.Rules{}))
 }

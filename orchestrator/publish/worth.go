@@ -25,6 +25,15 @@ func (p *Press) Due(slot chain.Slot, now time.Time) time.Time {
 	return time.Time{}
 }
 
+// since gives the time from at to now; all the time in the world where our clock was
+// ahead at at.
+func since(at chain.Instant, now time.Time) time.Duration {
+	if at > chain.InstantOf(now.Add(chain.Leeway)) {
+		return math.MaxInt64
+	}
+	return now.Sub(at.Time())
+}
+
 // worth applies the rules for changes that come from estimates alone.
 func (p *Press) worth(e *issue, offer *Prepared, now time.Time) (Reason, bool) {
 	r, published := &offer.resolution, p.bodies[e.Body].body.Options
@@ -48,7 +57,7 @@ func (p *Press) worth(e *issue, offer *Prepared, now time.Time) (Reason, bool) {
 			return Estimate, true
 		}
 	}
-	if more(p.bodies[e.Body].body.Rules.Sought, offer.sought) && !now.Before(e.At.Time().Add(trendInterval)) {
+	if more(p.bodies[e.Body].body.Rules.Sought, offer.sought) && since(e.At, now) >= trendInterval {
 		return Trend, true
 	}
 	return "", false
