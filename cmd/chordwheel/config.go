@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -384,7 +385,11 @@ func oneLine(wrong []string) error {
 }
 
 func wrongAddress(name, address string) []string {
-	if _, _, err := net.SplitHostPort(address); err != nil {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
 		return []string{fmt.Sprintf("%s %q must be HOST:PORT, such as 127.0.0.1:0", name, address)}
 	}
 	return nil
