@@ -23,8 +23,8 @@ func parseScore(text string) verdict {
 	v := verdict{score: 1}
 	v.read = findJSON(text, func(raw []byte) bool {
 		var f struct {
-			Score  *loose            `json:"score"`
-			Issues []json.RawMessage `json:"issues"`
+			Score  *loose          `json:"score"`
+			Issues json.RawMessage `json:"issues"`
 		}
 		if raw[0] != '{' || json.Unmarshal(raw, &f) != nil || f.Score == nil {
 			return false
@@ -34,10 +34,20 @@ func parseScore(text string) verdict {
 			return false
 		}
 		v.score = min(max(score, 0), 1)
-		v.issues = readIssues(f.Issues)
+		v.issues = readIssues(listed(f.Issues))
 		return true
 	})
 	return v
+}
+
+// listed gives the members of a list; whatever else stands in its place is the only
+// one.
+func listed(raw json.RawMessage) []json.RawMessage {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil && len(raw) > 0 {
+		list = []json.RawMessage{raw}
+	}
+	return list
 }
 
 // readIssues takes each issue once: a string, or an object that has one.

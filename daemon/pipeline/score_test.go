@@ -20,6 +20,8 @@ func TestScoresInScorersText(t *testing.T) {
 		"above 1":               {`{"score":7}`, 1, "", true},
 		"below 0":               {`{"score":-0.1,"issues":["x"]}`, 0, "x", true},
 		"issues as objects":     {`{"score":0,"issues":[{"issue":"a"},{"description":"b","n":1},{"x":"y"},3,null]}`, 0, "a|b", true},
+		"one issue, no list":    {`{"score":0.3,"issues":"too long"}`, 0.3, "too long", true},
+		"issues are a number":   {`{"score":0.3,"issues":7}`, 0.3, "", true},
 		"the same issue twice":  {`{"score":0,"issues":["The second paragraph has no source","the  second PARAGRAPH has none at all","  "]}`, 0, "The second paragraph has no source", true},
 		"lines in an issue":     {`{"score":0,"issues":["a\n\tb"]}`, 0, "a b", true},
 		"not a number":          {`{"score":"NaN"}`, 1, "", false},
