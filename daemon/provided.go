@@ -68,6 +68,21 @@ func (d *Daemon) admitProvider(ctx context.Context, invitation chain.Secret, r j
 	return g, &edge.Refusal{Code: edge.HubUnreachable, Message: "the hub refused: " + chain.ClipTo(no.Message, 256), RetryAfter: no.ComeBack}
 }
 
+// Workers implements [control.Workers].
+func (d *Daemon) Workers() []jobs.Provider { return d.board.Providers() }
+
+// DropWorker implements [control.Workers].
+func (d *Daemon) DropWorker(id string) error {
+	err := d.board.Drop(id)
+	if errors.Is(err, jobs.ErrProvider) {
+		return control.Asked("no provider of that ID works for this device: chordwheel jobs providers lists them")
+	}
+	if err == nil {
+		d.cfg.Log.Info("a provider was dropped", "provider", id)
+	}
+	return err
+}
+
 // providersStatus is what status shows of providers, nil where none ever called.
 func (d *Daemon) providersStatus() *control.Providers {
 	p := &control.Providers{Registered: d.board.Providers(), Counts: d.board.Counts()}

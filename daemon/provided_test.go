@@ -271,3 +271,63 @@ func TestProvidersAreAdmittedByTheHub(t *testing.T) {
 		}
 	})
 }
+
+// TestAProviderIsDropped: its owner ends it in the middle of a job, which the next one
+// gets; its key and its word count no more, also after a restart.
+func TestAProviderIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &drawer{kept: map[string][]byte{}}
+		board := job.NewBoard(job.NewTable(nil), disk)
+		register := func() (string, chain.Secret) {
+			id, key, err := board.Register(job.Grant{Scope: chain.DefaultScope, Patterns: []member.Pattern{member.Everything}}, job.Registration{Class: job.Browser, Capabilities: []chain.Capability{"execute:llm.chat"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id, key
+		}
+		first, key := register()
+		stream, err := board.Watch(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan job.Answer, 1)
+		go func() {
+			a, err := board.Run(t.Context(), &job.Work{Scope: chain.DefaultScope, Primitive: chain.LLMChat, Body: []byte(`{}`)}, nil, nil)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- a
+		}()
+		leases, _ := board.Claim(t.Context(), first, 1, time.Second)
+		second, _ := register()
+		if err := board.Drop(first); err != nil || len(leases) != 1 {
+			t.Fatal(err, leases)
+		}
+		for range stream.Notices() { // it ends
+		}
+		stream.Close()
+		if _, err := board.Authenticate(key); !errors.Is(err, job.ErrProvider) {
+			t.Errorf("its key: %v", err)
+		}
+		if err := board.Result(first, leases[0].Job, job.Result{State: job.Done, Output: []byte(`"late"`)}); !errors.Is(err, job.ErrOver) {
+			t.Errorf("its word: %v", err)
+		}
+		if _, err := board.Claim(t.Context(), first, 1, time.Minute); !errors.Is(err, job.ErrProvider) {
+			t.Errorf("it asks for more: %v", err)
+		}
+		more, _ := board.Claim(t.Context(), second, 1, time.Second)
+		if len(more) != 1 || more[0].Job != leases[0].Job || board.Result(second, more[0].Job, job.Result{State: job.Done, Output: []byte(`"words"`)}) != nil {
+			t.Fatalf("the next one gets %v", more)
+		}
+		if a := <-done; a.Provider != second {
+			t.Errorf("%+v", a)
+		}
+		if err := board.Drop(first); !errors.Is(err, job.ErrProvider) {
+			t.Errorf("twice: %v", err)
+		}
+		again := job.NewBoard(job.NewTable(nil), disk)
+		if err := again.Load(); err != nil || len(again.Providers()) != 1 || again.Providers()[0].ID != second {
+			t.Errorf("after a restart: %v %v", err, again.Providers())
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -45,7 +46,7 @@ no word of what was asked or answered.`,
 		},
 	}
 	c.Flags().IntVar(&n, "limit", n, "how many at most")
-	c.AddCommand(a.jobsShow())
+	c.AddCommand(a.jobsShow(), a.jobsProviders())
 	return c
 }
 
@@ -82,6 +83,90 @@ parts, or a request ID. --svg draws when each ran.`,
 	}
 	c.Flags().StringVar(&file, "svg", "", "draw the timeline into `FILE` (\"-\": standard output)")
 	return c
+}
+
+// providerList is how the device answers about those who work for it over HTTP.
+type providerList struct {
+	Providers []job.Provider `json:"providers"`
+}
+
+func (a *app) jobsProviders() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "providers",
+		Short: "List who works for this device over HTTP, and end one",
+		Long: `List the providers that registered with an invitation: what each can run, whether it is
+there, and what it did since the start. drop ends one before its 8 days are over.`,
+		Example: "  chordwheel jobs providers\n  chordwheel jobs providers drop mfrggzdfmztwq2lknnwg23tpob",
+		Args:    verb,
+		RunE: func(c *cobra.Command, _ []string) error {
+			v, err := a.askProviders(c.Context())
+			if err != nil {
+				return err
+			}
+			return a.print(v, func(w io.Writer) { a.writeProviders(w, v.Providers) })
+		},
+	}
+	c.AddCommand(&cobra.Command{
+		Use:               "drop ID",
+		Short:             "End a provider, at once: its key is of no use from then on",
+		Long:              "End a provider, at once: its key is of no use from then on, and the next one gets what it\nwas at. It comes back with a new invitation only.",
+		Example:           "  chordwheel jobs providers drop mfrggzdfmztwq2lknnwg23tpob",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeProvider,
+		RunE: func(c *cobra.Command, args []string) error {
+			n, err := a.device(c.Context())
+			if err != nil {
+				return err
+			}
+			if err := n.call(c.Context(), http.MethodDelete, "/api/v1/providers/"+url.PathEscape(args[0]), nil, nil); err != nil {
+				return err
+			}
+			return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "provider %s is dropped\n", args[0]) })
+		},
+	})
+	return c
+}
+
+func (a *app) askProviders(ctx context.Context) (v providerList, err error) {
+	n, err := a.device(ctx)
+	if err != nil {
+		return v, err
+	}
+	return v, n.get(ctx, "/api/v1/providers", &v)
+}
+
+// completeProvider offers the providers to a shell.
+func (a *app) completeProvider(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if len(args) == 0 {
+		v, _ := a.askProviders(c.Context()) // nothing to offer, then
+		for _, p := range v.Providers {
+			names = append(names, p.ID+"\t"+string(p.Class)+", since "+p.Since.Local().Format("2 Jan 15:04"))
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *app) writeProviders(w io.Writer, list []job.Provider) {
+	if len(list) == 0 {
+		fmt.Fprintln(w, "nobody works for this device over HTTP; docs/jobs.md says how a provider registers")
+		return
+	}
+	var lines [][]string
+	for _, p := range list {
+		there := a.paint(yellow, "away")
+		if p.Online {
+			there = a.paint(green, "online")
+		}
+		var can []string
+		for _, c := range p.Capabilities {
+			if primitive, ok := c.Executes(); ok {
+				can = append(can, string(primitive))
+			}
+		}
+		lines = append(lines, []string{p.ID, string(p.Class), there, chain.ClipTo(strings.Join(can, ", "), 48), p.Since.Local().Format("2 Jan 15:04"), fmt.Sprint(p.Running), fmt.Sprint(p.Done), fmt.Sprint(p.Failed)})
+	}
+	a.rows(w, []string{"provider", "class", "", "runs", "since", "running", "done", "failed"}, lines)
 }
 
 // askJobs asks the running device.

@@ -23,6 +23,7 @@ import (
 type Device interface {
 	Applications
 	Gatekeeper
+	Workers
 	Status() Status
 	Chain(slot chain.Slot) (ChainView, error)    // ErrNotFound if the device holds none
 	Join(ctx context.Context, text string) error // an invitation; errors are for people
@@ -270,6 +271,7 @@ func Socket(d Device, edge http.Handler) http.Handler {
 	})
 	mux.HandleFunc("POST /api/v1/netcheck", func(w http.ResponseWriter, r *http.Request) { answer(w, d.Network(r.Context())) })
 	serveApps(mux, d)
+	serveProviders(mux, d)
 	serveGate(mux, d)
 	mux.Handle("/v1/", edge)
 	mux.Handle("/api/v1/work/", edge)

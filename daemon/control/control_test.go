@@ -46,6 +46,13 @@ func (d *device) Traces(id string) []control.Trace {
 	}
 	return []control.Trace{{RequestID: "r1", End: "answered", Attempts: []control.TraceAttempt{{Option: "peer", Name: "box", Class: chain.OK}}}}
 }
+func (d *device) Workers() []job.Provider { return []job.Provider{{ID: "tab", Class: job.Browser}} }
+func (d *device) DropWorker(id string) error {
+	if id != "tab" {
+		return control.Asked("no provider of that ID")
+	}
+	return nil
+}
 func (d *device) Jobs() *job.Table {
 	if d.jobs == nil {
 		d.jobs = job.NewTable(nil)
@@ -123,6 +130,9 @@ func TestTheSocketAnswersItsOwner(t *testing.T) {
 		{"POST", "/api/v1/gate/check", `{"token":"a.b.c","agent":"did:web:a"}`, 200, `"code":"invalid_token","mode":"","signed":false,"aud":"did:web:a"`},
 		{"POST", "/api/v1/gate/check", `{"token":"x"}`, 422, "no gate"},
 		{"POST", "/api/v1/gate/check", `x`, 400, "not the JSON of a token"},
+		{"GET", "/api/v1/providers", "", 200, `{"providers":[{"id":"tab","worker_class":"browser"`},
+		{"DELETE", "/api/v1/providers/tab", "", 200, `{"dropped":"tab"}`},
+		{"DELETE", "/api/v1/providers/x", "", 422, "no provider of that ID"},
 		{"GET", "/v1/models", "", 200, "edge /v1/models"},
 		{"POST", "/api/v1/work/llm.chat", `{}`, 200, "edge /api/v1/work/llm.chat"},
 		{"GET", "/readyz", "", 200, "edge /readyz"},

@@ -1,6 +1,31 @@
 package control
 
-import jobs "github.com/chordwheel/chordwheel/daemon/job"
+import (
+	"net/http"
+
+	jobs "github.com/chordwheel/chordwheel/daemon/job"
+)
+
+// Workers is the part of a [Device] that knows who works for it over HTTP.
+type Workers interface {
+	Workers() []jobs.Provider   // the oldest first
+	DropWorker(id string) error // Asked if there is none
+}
+
+// serveProviders is the socket's part: its owner sees who works for the device, and ends
+// one.
+func serveProviders(mux *http.ServeMux, d Device) {
+	mux.HandleFunc("GET /api/v1/providers", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string][]jobs.Provider{"providers": append([]jobs.Provider{}, d.Workers()...)})
+	})
+	mux.HandleFunc("DELETE /api/v1/providers/{id}", func(w http.ResponseWriter, r *http.Request) {
+		if err := d.DropWorker(r.PathValue("id")); err != nil {
+			fail(w, statusOf(err), err.Error())
+			return
+		}
+		answer(w, map[string]string{"dropped": r.PathValue("id")})
+	})
+}
 
 // Providers are those that work for the device over HTTP.
 type Providers struct {

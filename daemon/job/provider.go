@@ -313,6 +313,39 @@ func (b *Board) Declared() []chain.Capability {
 	return slices.Sorted(maps.Keys(set))
 }
 
+// Drop ends a provider before its time: its key is of no use from now on, its streams
+// end, and what it was at goes to the next one. The error is [ErrProvider], or says that
+// a restart would bring it back.
+func (b *Board) Drop(id string) error {
+	now := time.Now()
+	b.mu.Lock()
+	p := b.providers[id]
+	if p == nil {
+		b.mu.Unlock()
+		return ErrProvider
+	}
+	delete(b.providers, id)
+	for _, o := range b.offers {
+		if o.taker == p && o.result == nil {
+			b.lose(o, now)
+			o.wake()
+		}
+	}
+	for len(p.streams) > 0 {
+		b.cut(p.streams[0])
+	}
+	close(b.wanted) // whoever waits for work there hears that it is over
+	b.wanted = make(chan struct{})
+	b.mu.Unlock()
+	if b.keeper == nil {
+		return nil
+	}
+	if err := b.keeper.Delete(id); err != nil {
+		return fmt.Errorf("the provider is ended, but a restart brings it back: %w", err)
+	}
+	return nil
+}
+
 // Providers lists who registered, the oldest first.
 func (b *Board) Providers() []Provider {
 	now := time.Now()
