@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -69,8 +70,8 @@ func Parse(name string, b []byte) (*Scenario, error) {
 	}
 	file, err := parser.ParseBytes(b, 0)
 	if err != nil {
-		line, message := syntax(err)
-		return fail(max(line, 1), "", "%s", message)
+		at, message := syntax(err)
+		return fail(max(at.line, 1), "", "%s", message)
 	}
 	bodies := slices.DeleteFunc(slices.Clone(file.Docs), func(d *ast.DocumentNode) bool { return d.Body == nil })
 	switch len(bodies) {
@@ -82,11 +83,11 @@ func Parse(name string, b []byte) (*Scenario, error) {
 	}
 	s := defaults()
 	if err := yaml.NodeToValue(bodies[0].Body, s, yaml.Strict(), yaml.DisallowUnknownField()); err != nil {
-		line, message := syntax(err)
-		if _, said, found := strings.Cut(message, `"`); found && line == 0 { // the library does not say where
-			line = lineWith(bodies[0].Body, strings.TrimSuffix(said, `"`))
+		at, message := syntax(err)
+		if quoted := strings.Split(message, `"`); len(quoted) > 2 && at.line == 0 { // the library does not say where
+			at = placeOf(bodies[0].Body, quoted[len(quoted)-2])
 		}
-		return fail(max(line, 1), fieldAt(b, line), "%s", message)
+		return fail(max(at.line, 1), fieldAt(b, at), "%s", message)
 	}
 	c := checker{s: s}
 	c.check()
@@ -117,17 +118,20 @@ func tooDeep(b []byte) (line int) {
 	return 0
 }
 
-// syntax takes the line and the message out of the library's error.
-func syntax(err error) (line int, message string) {
+// spot is where something stands, both from 1; 0 where that is not known.
+type spot struct{ line, column int }
+
+// syntax takes the place and the message out of the library's error.
+func syntax(err error) (at spot, message string) {
 	var y yaml.Error
 	if !errors.As(err, &y) {
-		return 0, "cannot be read: " + firstLine(err.Error())
+		return spot{}, "cannot be read: " + firstLine(err.Error())
 	}
-	line = 1
+	at.line = 1
 	if t := y.GetToken(); t != nil && t.Position != nil {
-		line = t.Position.Line
+		at = spot{t.Position.Line, t.Position.Column}
 	}
-	return line, firstLine(y.GetMessage())
+	return at, firstLine(y.GetMessage())
 }
 
 func firstLine(s string) string {
@@ -135,15 +139,15 @@ func firstLine(s string) string {
 	return s
 }
 
-// lineWith gives the line of the first plain value that reads so, 0 if none does.
-func lineWith(n ast.Node, value string) (line int) {
+// placeOf gives where the first plain value stands that reads so.
+func placeOf(n ast.Node, value string) (at spot) {
 	ast.Walk(finder(func(n ast.Node) bool {
-		if s, ok := n.(*ast.StringNode); ok && line == 0 && s.Value == value {
-			line = s.GetToken().Position.Line
+		if t := n.GetToken(); at.line == 0 && t != nil && t.Value == value {
+			at = spot{t.Position.Line, t.Position.Column}
 		}
-		return line == 0
+		return at.line == 0
 	}), n)
-	return line
+	return at
 }
 
 // finder visits nodes for as long as it wants to.
@@ -157,20 +161,25 @@ func (f finder) Visit(n ast.Node) ast.Visitor {
 	return nil
 }
 
-// fieldAt gives the name before the colon on a line, for faults of the library that do
-// not say it.
-func fieldAt(b []byte, line int) string {
+// fieldAt gives the field that begins at a place, or else whose value does, for faults of
+// the library that do not say it.
+func fieldAt(b []byte, at spot) (name string) {
 	n := 0
 	for text := range bytes.Lines(b) {
-		if n++; n == line {
-			name, _, found := strings.Cut(strings.TrimLeft(string(text), " -{"), ":")
-			if found && len(name) < 64 {
-				return name
+		if n++; n != at.line {
+			continue
+		}
+		for _, key := range keys.FindAllSubmatchIndex(text, -1) {
+			if name == "" || key[2] < at.column {
+				name = string(text[key[2]:key[3]])
 			}
 		}
 	}
-	return ""
+	return name
 }
+
+// keys finds the fields on a line.
+var keys = regexp.MustCompile(`(?:^|[ {,-])([a-z_0-9]{1,64}):(?:\s|$)`)
 
 // lineOf finds the line of a field such as options[3].prior.latency, or of what it
 // would stand in.
