@@ -41,9 +41,10 @@ type models struct {
 	slow  map[chain.OptionID]time.Duration
 	plan  string
 	score string
-	mute  bool           // all that is said is blank
-	short chain.OptionID // whose answers end at a limit of length
-	long  bool           // parts of the work are longer than what is kept of one
+	mute  bool                   // all that is said is blank
+	left  map[chain.OptionID]int // calls that were cancelled
+	short chain.OptionID         // whose answers end at a limit of length
+	long  bool                   // parts of the work are longer than what is kept of one
 }
 
 const planOfTwo = "Here you are:\n```json\n" + `{"subtasks":[{"id":"a","type":"research","prompt":"licences","tier":1,"depends_on":[]},{"id":"b","type":"analysis","prompt":"risk","tier":2,"depends_on":["a"]}],"synthesis":"supervisor"}` + "\n```"
@@ -60,6 +61,9 @@ func (m *models) Run(ctx context.Context, c adapter.Call, emit func(walk.Chunk) 
 	select {
 	case <-time.After(100*time.Millisecond + slow):
 	case <-ctx.Done():
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.left[id]++
 		return walk.Outcome{Class: chain.Canceled}
 	}
 	text := fmt.Sprintf("words of %s, call %d", id, n)
@@ -98,7 +102,7 @@ type stage struct {
 }
 
 func newStage(t *testing.T, change func(*pipeline.Settings), more ...func(*daemon.Config)) *stage {
-	m := &models{down: map[chain.OptionID]bool{}, slow: map[chain.OptionID]time.Duration{}, plan: planOfTwo, score: `{"score": 0.9, "issues": []}`}
+	m := &models{left: map[chain.OptionID]int{}, down: map[chain.OptionID]bool{}, slow: map[chain.OptionID]time.Duration{}, plan: planOfTwo, score: `{"score": 0.9, "issues": []}`}
 	settings := pipeline.Default()
 	settings.Enabled = true
 	if change != nil {
@@ -653,4 +657,98 @@ func TestAnAnswerThatStoppedAtALimitSaysSo(t *testing.T) {
 			})
 		})
 	}
+}
+
+// In a race the first answer wins and the others end where they run; what those may have
+// spent makes the request's total one of "at least".
+func TestARace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(s *pipeline.Settings) { s.Waves.Race, s.Waves.Replicas, s.Waves.RaceTiers = true, 2, []int{1} })
+		s.models.slow["alpha/small"] = time.Minute
+		w, began := &edge.Work{}, time.Now()
+		events, result, err := s.chat(w, hard)
+		if err != nil || result.End != walk.Answered || len(events) != 1 || time.Since(began) > 10*time.Second {
+			t.Fatalf("%v %+v after %s", err, result, time.Since(began))
+		}
+		if s.models.left["alpha/small"] != 1 || len(s.models.left) != 1 {
+			t.Errorf("cancelled: %v", s.models.left)
+		}
+		var first, other *job.Record
+		tree := s.tree(w)
+		for i, r := range tree {
+			switch {
+			case r.Task != "s1":
+				if r.Hedge != "" || r.CopyOf != "" {
+					t.Errorf("%s %s raced", r.Role, r.Task)
+				}
+			case r.CopyOf == "":
+				first = &tree[i]
+			default:
+				other = &tree[i]
+			}
+		}
+		if first == nil || other == nil || other.CopyOf != first.ID || other.Rung != 0 {
+			t.Fatalf("%+v %+v", first, other)
+		}
+		winner, loser := first, other
+		if winner.Option != "beta/small" {
+			winner, loser = other, first
+		}
+		if winner.State != job.Done || winner.Hedge != job.Winner || winner.Output != 50 || winner.AtLeast {
+			t.Errorf("the winner: %+v", winner)
+		}
+		if loser.Option != "alpha/small" || loser.State != job.Superseded || loser.Hedge != job.Loser || loser.Reason != "" || !loser.AtLeast {
+			t.Errorf("the loser: %+v", loser)
+		}
+		if root := tree[0]; !root.AtLeast || root.Input != 500 || root.Output != 250 || root.Attempts != 6 || len(root.Notes) != 0 {
+			t.Errorf("%+v", root)
+		}
+		if p := s.Status().Pipeline; p.Superseded != 1 || p.Failed != 0 || p.Stuck != 0 {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+// A tier may be a provider over HTTP: the part is done there, in a job of its own below
+// the part's, and counts once.
+func TestAProviderDoesAPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		time.Sleep(time.Second) // a newer chain
+		s.serveFor("llm.t1", "peer q=.3 | beta/small q=.3 domain=beta")
+		w := s.hire(tells(`{"choices":[{"message":{"content":"said over HTTP"},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3}}`), "execute:llm.t1")
+		work := &edge.Work{}
+		_, result, err := s.chat(work, hard)
+		if err != nil || result.End != walk.Answered || w.asked() != 1 || w.jobs[0].Primitive != "llm.t1" {
+			t.Fatalf("%v %+v, asked %d times", err, result, w.asked())
+		}
+		var part, done job.Record
+		tree := s.tree(work)
+		for _, r := range tree {
+			switch {
+			case r.Task == "s1":
+				part = r
+			case r.Role == job.Provided:
+				done = r
+			}
+		}
+		if part.State != job.Done || part.Option != "peer" || part.Peer != job.Peer || part.Input != 7 || part.Output != 3 {
+			t.Errorf("the part: %+v", part)
+		}
+		if done.State != job.Done || done.Provider != w.id || done.Root != tree[0].ID {
+			t.Errorf("what the provider did: %+v", done)
+		}
+		if root := tree[0]; root.Input != 407 || root.Output != 203 {
+			t.Errorf("%+v", root)
+		}
+		heard := 0
+		for _, c := range s.models.calls {
+			if strings.Contains(string(c.Request.Body), "said over HTTP") {
+				heard++
+			}
+		}
+		if heard != 2 { // the part that builds on it, and the synthesis
+			t.Errorf("%d others heard of it", heard)
+		}
+	})
 }

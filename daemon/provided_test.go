@@ -33,10 +33,13 @@ func (w *worker) asked() int {
 }
 
 // hire registers a provider with b, and has it work until the test ends.
-func (b *bench) hire(does func(board *job.Board, id string, l job.Lease)) *worker {
+func (b *bench) hire(does func(board *job.Board, id string, l job.Lease), has ...chain.Capability) *worker {
 	b.t.Helper()
 	board := b.Providers().Board
-	id, _, err := board.Register(job.Grant{Scope: chain.DefaultScope, Patterns: []member.Pattern{member.Everything}}, job.Registration{Class: job.Browser, Capabilities: []chain.Capability{"execute:llm.chat"}})
+	if len(has) == 0 {
+		has = []chain.Capability{"execute:llm.chat"}
+	}
+	id, _, err := board.Register(job.Grant{Scope: chain.DefaultScope, Patterns: []member.Pattern{member.Everything}}, job.Registration{Class: job.Browser, Capabilities: has})
 	if err != nil {
 		b.t.Fatal(err)
 	}
