@@ -82,7 +82,7 @@ func Parse(name string, b []byte) (*Scenario, error) {
 		return fail(bodies[1].Body.GetToken().Position.Line, "", "a second document: a scenario is one document")
 	}
 	s := defaults()
-	if err := yaml.NodeToValue(bodies[0].Body, s, yaml.Strict(), yaml.DisallowUnknownField()); err != nil {
+	if err := decode(bodies[0].Body, s); err != nil {
 		at, message := syntax(err)
 		if quoted := strings.Split(message, `"`); len(quoted) > 2 && at.line == 0 { // the library does not say where
 			at = placeOf(bodies[0].Body, quoted[len(quoted)-2])
@@ -99,6 +99,16 @@ func Parse(name string, b []byte) (*Scenario, error) {
 	}
 	slices.SortStableFunc(c.faults, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
 	return nil, &Invalid{name, c.faults}
+}
+
+// decode reads a document into s.
+func decode(n ast.Node, s *Scenario) (err error) {
+	defer func() { // of the library: a tag without a value, such as "options: !x", is too much for it
+		if recover() != nil {
+			err = errors.New("a tag or an alias stands where a value should")
+		}
+	}()
+	return yaml.NodeToValue(n, s, yaml.Strict(), yaml.DisallowUnknownField())
 }
 
 // tooDeep gives the line on which text nests deeper than any scenario, before a
