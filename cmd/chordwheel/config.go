@@ -165,6 +165,11 @@ func decodeConfig(b []byte, c any) (wrong []string) {
 	if len(strings.TrimSpace(string(b))) == 0 {
 		return nil
 	}
+	defer func() { // of the library: a tag without a value, such as "listen: !x" on two lines, is too much for it
+		if recover() != nil {
+			wrong = []string{"cannot be read: a tag or an alias stands where a value should"}
+		}
+	}()
 	parsed, err := parser.ParseBytes(b, 0)
 	if err != nil {
 		return []string{plainYAMLError(err)}

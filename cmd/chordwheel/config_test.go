@@ -173,7 +173,7 @@ func TestDevicesOfUpHavePortsOfTheirOwn(t *testing.T) {
 
 // FuzzConfig: any file is read or refused in one line, and never panics.
 func FuzzConfig(f *testing.F) {
-	for _, seed := range []string{"name: a\n", "adapters: []\n", "- x", "a: &a [*a]", "name: a\n---\n", "\t", "edge: {a: b}"} {
+	for _, seed := range []string{"name: a\n", "adapters: []\n", "- x", "a: &a [*a]", "name: a\n---\n", "\t", "edge: {a: b}", "listen:\n !0 #00"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
