@@ -204,6 +204,7 @@ func TestCeilingsOfManyWorkspaces(t *testing.T) {
 			if _, err := d.enrol(r.invite(orchestrator.Invite{Scope: chain.ScopeID(fmt.Sprint("workspace:w", i))})); err != nil {
 				t.Fatal(err)
 			}
+			synctest.Wait() // what joining gave the hub to do is not the ceiling's
 			before := orders()
 			spend(d, i)
 			if made := orders() - before; made == 0 || made > 4 {
