@@ -22,8 +22,11 @@ done < <(find . -name package-lock.json -not -path '*/node_modules/*' -print0)
 
 # race.sh forgives the death of the detector, and must forgive nothing else.
 death='ThreadSanitizer: CHECK failed: tsan_rtl.cpp'
+fault=$'SIGSEGV: segmentation violation\nPC=0x1 m=6\n\ngoroutine 0 gp=0x2 [idle]:'
 judged() { tools/race.sh --judge <(printf '%s\n' "$@"); }
 [ "$(judged "$death" $'FAIL\ta\t1s' $'ok  \tb\t1s' FAIL)" = a ] || say "tools/race.sh does not see that only the detector died"
+[ "$(judged "$fault" $'FAIL\ta\t1s' FAIL)" = a ] || say "tools/race.sh does not see that the detector read where nothing is"
+! judged "${fault/goroutine 0/goroutine 7}" $'FAIL\ta\t1s' >/dev/null || say "tools/race.sh forgives a fault of a test"
 for wrong in '--- FAIL: TestA' 'WARNING: DATA RACE' 'panic: x' $'FAIL\tb\t1s'; do
 	! judged "$wrong" "$death" $'FAIL\ta\t1s' >/dev/null || say "tools/race.sh forgives: $wrong"
 done

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Every Go test under the race detector. The detector itself can die: its
-# runtime has a check of its own ("ThreadSanitizer: CHECK failed") that a run with
-# very many short goroutines rarely trips over (seen in package mesh, Go 1.26.8).
-# That says nothing about the tests, so a package in which the detector died, and
-# nothing else went wrong, is run once more.
+# Every Go test under the race detector. The detector itself can die in a run with
+# very many short goroutines (seen in package mesh, Go 1.26.8): a check of its runtime
+# fails ("ThreadSanitizer: CHECK failed"), or its C code reads where nothing is, which
+# is a SIGSEGV in goroutine 0, where no Go code of ours runs. That says nothing about
+# the tests, so a package in which the detector died, and nothing else went wrong, is
+# run once more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +17,7 @@ died() {
 	awk '
 		/^(ok  |\?   )\t/ { block = ""; next }
 		/^FAIL\t/ {
-			if (block ~ /ThreadSanitizer: CHECK failed/ && block !~ /--- FAIL|WARNING: DATA RACE|panic:/) { print $2 } else { bad = 1 }
+			if (block ~ /ThreadSanitizer: CHECK failed|\nSIGSEGV: segmentation violation\nPC=[^\n]*\n\ngoroutine 0 / && block !~ /--- FAIL|WARNING: DATA RACE|panic:/) { print $2 } else { bad = 1 }
 			block = ""; next
 		}
 		{ block = block "\n" $0 }

@@ -49,7 +49,7 @@ type script struct {
 	signer ed25519.PrivateKey
 	kid    string
 
-	delay  time.Duration
+	delay  atomic.Int64                                  // before each answer, in nanoseconds
 	claims func(map[string]any)                          // changes what is minted; nil: nothing
 	answer func(w http.ResponseWriter, path string) bool // answers instead; nil: nobody
 
@@ -64,9 +64,9 @@ func newScript(t testing.TB) *script {
 // RoundTrip serves a request where it stands.
 func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
-	if s.delay > 0 {
+	if delay := time.Duration(s.delay.Load()); delay > 0 {
 		select {
-		case <-time.After(s.delay):
+		case <-time.After(delay):
 		case <-r.Context().Done():
 			return nil, r.Context().Err()
 		}
@@ -163,7 +163,7 @@ func TestATokenIsKeptAndRefreshed(t *testing.T) {
 func TestFiveHundredCallersOneMint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(t)
-		s.delay = 100 * time.Millisecond
+		s.delay.Store(int64(100 * time.Millisecond))
 		c := client(t, s, nil)
 		var wg sync.WaitGroup
 		for range 500 {
@@ -184,7 +184,7 @@ func TestFiveHundredCallersOneMint(t *testing.T) {
 func TestACallerWhoLeavesEndsNoMint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(t)
-		s.delay = time.Second
+		s.delay.Store(int64(time.Second))
 		c := client(t, s, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan error)
@@ -228,7 +228,7 @@ func TestServersThatFail(t *testing.T) {
 		script func(*script)
 		code   string
 	}{
-		"away":                 {func(s *script) { s.delay = time.Hour }, "upstream_timeout"},
+		"away":                 {func(s *script) { s.delay.Store(int64(time.Hour)) }, "upstream_timeout"},
 		"proof refused":        {func(s *script) { s.answer = status(403, `{"error":{"code":"proof_of_control_failed","message":"x"}}`) }, "proof_of_control_failed"},
 		"DID away":             {func(s *script) { s.answer = status(502, `{"error":{"code":"unresolvable_did"}}`) }, "unresolvable_did"},
 		"agent suspended":      {func(s *script) { s.answer = status(403, `{"error":{"code":"agent_suspended"}}`) }, "agent_suspended"},
@@ -353,7 +353,7 @@ func TestObserveGoesOnWithoutOne(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		time.Sleep(time.Hour)
-		s.delay = time.Second
+		s.delay.Store(int64(time.Second))
 		if _, err := c.TokenFor(ctx, gate.Observe, agent, work); !errors.Is(err, context.Canceled) {
 			t.Error("a caller who left:", err)
 		}
@@ -366,7 +366,7 @@ func TestAServerThatHangsKeepsNobodyWaiting(t *testing.T) {
 	for mode, want := range map[gate.Mode]time.Duration{gate.Observe: observeWait, gate.Enforce: enforceWait} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScript(t)
-			s.delay = time.Hour
+			s.delay.Store(int64(time.Hour))
 			c := client(t, s, nil)
 			began := time.Now()
 			for range 100 {
@@ -377,7 +377,7 @@ func TestAServerThatHangsKeepsNobodyWaiting(t *testing.T) {
 			if took := time.Since(began); took != want {
 				t.Errorf("%s: a hundred requests waited for %s", mode, took)
 			}
-			s.delay = 0
+			s.delay.Store(int64(0))
 			time.Sleep(maxBackoff + mintTimeout)
 			if token, err := c.TokenFor(t.Context(), mode, agent, work); err != nil || token.ID == "" {
 				t.Error("it is back:", err)
@@ -390,7 +390,7 @@ func TestAServerThatHangsKeepsNobodyWaiting(t *testing.T) {
 func TestALateTokenIsForTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(t)
-		s.delay = 200 * time.Millisecond // of each of three questions
+		s.delay.Store(int64(200 * time.Millisecond)) // of each of three questions
 		c := client(t, s, nil)
 		if _, err := c.TokenFor(t.Context(), gate.Observe, agent, work); err == nil {
 			t.Error("a token, so soon?")
@@ -455,7 +455,7 @@ func TestTheCacheIsBounded(t *testing.T) {
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(t)
-		s.delay = time.Hour
+		s.delay.Store(int64(time.Hour))
 		c := client(t, s, nil)
 		done := make(chan error)
 		go func() {
