@@ -88,7 +88,7 @@ func (s *Shelf) Get(name string) ([]byte, error) {
 func (s *Shelf) Fetch(_ context.Context, url string, limit int64) ([]byte, error) {
 	at := place(url)
 	if at == "" {
-		return nil, fmt.Errorf("%s: %w", chain.Clip(url), did.ErrNotFound)
+		return nil, fmt.Errorf("%q: %w", chain.Clip(url), did.ErrNotFound)
 	}
 	return s.read(at, limit)
 }
