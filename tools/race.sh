@@ -4,12 +4,15 @@
 # fails ("ThreadSanitizer: CHECK failed"), or its C code reads where nothing is, which
 # is a SIGSEGV in goroutine 0, where no Go code of ours runs. That says nothing about
 # the tests, so a package in which the detector died, and nothing else went wrong, is
-# run once more.
+# run once more. It died in five of six runs of mesh on one day, and in none of three without
+# the signals by which the runtime interrupts goroutines, which change nothing of what
+# it finds: so it runs without them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 command -v "${CC:-gcc}" >/dev/null || { echo "race: no C compiler, which the race detector needs: apt-get install gcc libc6-dev" >&2; exit 1; }
 export CGO_ENABLED=1
+export GODEBUG=asyncpreemptoff=1${GODEBUG:+,$GODEBUG}
 
 # died FILE: the packages in which only the detector failed; fails if there is
 # any other failure.
