@@ -4,7 +4,7 @@
 # fails ("ThreadSanitizer: CHECK failed"), or its C code reads where nothing is, which
 # is a SIGSEGV in goroutine 0, where no Go code of ours runs. That says nothing about
 # the tests, so a package in which the detector died, and nothing else went wrong, is
-# run once more. It died in five of six runs of mesh on one day, and in none of three without
+# run once more. It died in five runs of mesh on one day, and in none of four without
 # the signals by which the runtime interrupts goroutines, which change nothing of what
 # it finds: so it runs without them.
 set -euo pipefail
