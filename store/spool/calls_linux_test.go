@@ -19,7 +19,7 @@ const burstLines = 40
 // burst appends lines in small segments, says which were acknowledged, and hands them on
 // meanwhile: DIR. A line that the disk did not take is left at that.
 func burst(args []string) int {
-	f, err := os.OpenFile(filepath.Join(args[0], "ledger"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := openLedger(args[0])
 	if err != nil {
 		return fail(err)
 	}
