@@ -207,6 +207,12 @@ func TestAddresses(t *testing.T) {
 		"example.com:a?b":                        "",
 		"example.com:":                           "",
 		"user@example.com":                       "",
+		// From the method's test suite.
+		"127%2E0%2E0%2E1":                "",
+		"127.0.0.1%3a8080":               "",
+		"example.com:%2e%2e:%2e%2e:etc":  "",
+		"example.com#@evil.example:path": "",
+		"example.com#key-1":              "",
 		"example..com":                           "",
 		"-a.com":                                 "",
 		"例.jp":                                   "",
