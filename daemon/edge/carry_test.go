@@ -21,25 +21,25 @@ func TestAChatCarriesTheTransactionOfItsInlet(t *testing.T) {
 	const rest = `"model":"auto", "messages":[{"role":"user","content":"hi"}]`
 	stranger := newTransaction([]byte("another device's"), time.Now(), "h", "t", "m")
 	for name, tt := range map[string]struct {
-		body string // ID stands for the inlet's
+		body string // @ stands for the inlet's
 		want string // of Work.Body
 		linked,
 		again bool
 	}{
-		"last":                   {`{` + rest + `,"transaction_id":"ID"}`, `{` + rest + `}`, true, false},
-		"first":                  {`{"transaction_id":"ID",` + rest + `}`, `{` + rest + `}`, true, false},
-		"with blanks":            {"{ \"transaction_id\" :\n\"ID\" , " + rest + ` }`, `{  ` + rest + ` }`, true, false},
-		"last, with blanks":      {`{` + rest + " ,\t\"transaction_id\": \"ID\" }", `{` + rest + ` }`, true, false},
-		"between":                {`{"seed":1,"transaction_id":"ID",` + rest + `}`, `{"seed":1,` + rest + `}`, true, false},
-		"a second chat":          {`{` + rest + `,"transaction_id":"ID"}`, `{` + rest + `}`, false, true},
+		"last":                   {`{` + rest + `,"transaction_id":"@"}`, `{` + rest + `}`, true, false},
+		"first":                  {`{"transaction_id":"@",` + rest + `}`, `{` + rest + `}`, true, false},
+		"with blanks":            {"{ \"transaction_id\" :\n\"@\" , " + rest + ` }`, `{  ` + rest + ` }`, true, false},
+		"last, with blanks":      {`{` + rest + " ,\t\"transaction_id\": \"@\" }", `{` + rest + ` }`, true, false},
+		"between":                {`{"seed":1,"transaction_id":"@",` + rest + `}`, `{"seed":1,` + rest + `}`, true, false},
+		"a second chat":          {`{` + rest + `,"transaction_id":"@"}`, `{` + rest + `}`, false, true},
 		"another device's":       {`{` + rest + `,"transaction_id":"` + stranger + `"}`, `{` + rest + `}`, false, false},
 		"a name of the caller's": {`{` + rest + `,"transaction_id":"order-17"}`, `{` + rest + `,"transaction_id":"order-17"}`, false, false},
 		"no text":                {`{` + rest + `,"transaction_id":[1]}`, `{` + rest + `,"transaction_id":[1]}`, false, false},
-		"a name with escapes":    {`{` + rest + `,"transaction\u005fid":"ID"}`, `{` + rest + `,"transaction\u005fid":"ID"}`, false, false},
-		"inside":                 {`{"metadata":{"transaction_id":"ID"},` + rest + `}`, `{"metadata":{"transaction_id":"ID"},` + rest + `}`, false, false},
+		"a name with escapes":    {`{` + rest + `,"transaction\u005fid":"@"}`, `{` + rest + `,"transaction\u005fid":"@"}`, false, false},
+		"inside":                 {`{"metadata":{"transaction_id":"@"},` + rest + `}`, `{"metadata":{"transaction_id":"@"},` + rest + `}`, false, false},
 	} {
 		id := letIn(t, e, inletReq).TransactionID
-		body, want := strings.ReplaceAll(tt.body, "ID", id), strings.ReplaceAll(tt.want, "ID", id)
+		body, want := strings.ReplaceAll(tt.body, "@", id), strings.ReplaceAll(tt.want, "@", id)
 		if tt.again {
 			do(e, ask("POST", "/v1/chat/completions", body))
 		}
