@@ -84,12 +84,12 @@ func (r *receipts) wait() {
 	r.group.Wait()
 }
 
-// full reports whether nothing more should be begun.
-func (r *receipts) full() bool {
-	if r.spool == nil {
-		return false
+// taken is nil while a new request may be begun, for its receipt has room.
+func (r *receipts) taken() error {
+	if r.spool != nil && (r.pending.Load() >= maxPending || r.d.cfg.Backpressure && r.spool.Full()) {
+		return edge.Refuse(edge.SpoolFull, "too many receipts wait for the ledger; chordwheel status says why")
 	}
-	return r.pending.Load() >= maxPending || r.d.cfg.Backpressure && r.spool.Full()
+	return nil
 }
 
 // ready is nil while the disk takes receipts.

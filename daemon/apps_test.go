@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"crypto/sha256"
 	"errors"
+	"strings"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -41,6 +42,12 @@ func TestAnApplicationUsesItsModelsOnly(t *testing.T) {
 			if text != c.want || codeOf(err) != c.code {
 				t.Errorf("%s: %q %v", c.model, text, err)
 			}
+			if err != nil && !strings.HasSuffix(err.Error(), "there are auto, beta/b") {
+				t.Errorf("it is told of other models than its own: %v", err)
+			}
+		}
+		if m := b.Models(app).Agents; len(m) != 1 || m[0].ID != "beta/b" {
+			t.Errorf("its models: %v", m)
 		}
 		none := b.known(apps.Rule{Name: "none", Models: []string{"gamma/*"}})
 		if _, _, err := b.ask(edge.Work{App: none}); codeOf(err) != edge.ModelNotFound {

@@ -693,11 +693,11 @@ func TestModelsAreTheChatChainInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := joined(t, "alpha/small keys=alpha | peer | beta/small")
 		var ids []string
-		for _, m := range b.Models().Agents {
+		for _, m := range b.Models(nil).Agents {
 			ids = append(ids, m.ID)
 		}
-		if !slices.Equal(ids, []string{"alpha/small", "beta/small"}) || b.Models().Issued.IsZero() {
-			t.Errorf("models %v", b.Models())
+		if !slices.Equal(ids, []string{"alpha/small", "beta/small"}) || b.Models(nil).Issued.IsZero() {
+			t.Errorf("models %v", b.Models(nil))
 		}
 	})
 }

@@ -57,6 +57,9 @@ func (d *Daemon) Pass(ctx context.Context, agent, capability string) edge.Decisi
 // Select chooses for a chat that its caller carries. A slot is no agent that could
 // be called: the first option that is one counts.
 func (d *Daemon) Select(w *edge.Work) (edge.Selected, error) {
+	if err := d.receipts.taken(); err != nil { // the chat's outlet is one more
+		return edge.Selected{}, err
+	}
 	c, err := d.selects(w)
 	if err != nil {
 		return edge.Selected{}, err

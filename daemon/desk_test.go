@@ -19,6 +19,7 @@ import (
 // lines is a spool in memory.
 type lines struct {
 	fails error
+	full  bool
 	kept  map[string][]byte
 }
 
@@ -30,7 +31,7 @@ func (l *lines) Append(_ context.Context, id string, line []byte) error {
 }
 func (l *lines) Begin(string) error                              { return nil }
 func (l *lines) End(string)                                      {}
-func (l *lines) Full() bool                                      { return false }
+func (l *lines) Full() bool                                      { return l.full }
 func (l *lines) Status() spool.Status                            { return spool.Status{Writable: true} }
 func (l *lines) Drain(ctx context.Context, _ spool.Sender) error { <-ctx.Done(); return nil }
 
@@ -43,7 +44,7 @@ func TestDesk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := newMemory(), &lines{kept: map[string][]byte{}}
 		b := assemble(t, &provider{fails: map[chain.OptionID]walk.Outcome{}}, func(c *daemon.Config) {
-			c.Chains, c.Marks, c.State, c.Spool, c.Selection = chains{m}, marks{m}, m, l, daemon.Selection{Taxonomy: taxonomy}
+			c.Chains, c.Marks, c.State, c.Spool, c.Backpressure, c.Selection = chains{m}, marks{m}, m, l, true, daemon.Selection{Taxonomy: taxonomy}
 		})
 		b.hub.serve("peer kind=peer | chat/a agent=did:web:a | local/own/m kind=local adapter=openai model=m")
 		if err := b.Join(t.Context(), b.invitation()); err != nil {
@@ -71,6 +72,11 @@ func TestDesk(t *testing.T) {
 		if _, err := desk.Select.Select(&edge.Work{Primitive: chain.LLMChat, Model: "nobody"}); codeOf(err) != edge.ModelNotFound {
 			t.Error(err)
 		}
+		l.full = true
+		if _, err := desk.Select.Select(&edge.Work{Primitive: chain.LLMChat, Model: edge.Auto}); codeOf(err) != edge.SpoolFull {
+			t.Errorf("a chat is let in while no new requests are taken: %v", err)
+		}
+		l.full = false
 		if did, capability := desk.Select.Agent("nobody"); did != "" || capability != "" {
 			t.Errorf("%s %s", did, capability)
 		}

@@ -98,13 +98,18 @@ func (d *Daemon) selectMatched(w *edge.Work, of chain.Qualifier) (chosen, bool) 
 
 // selectNamed finds what the caller means by a model: selection has no say then.
 func (d *Daemon) selectNamed(w *edge.Work) (chosen, error) {
-	c := chosen{method: selection.Direct, capability: string(w.Primitive)}
-	var err error
-	if c.chain, err = d.inForceFor(w.App, w.Primitive, chain.Qualifier{Stage: w.Stage, Consumer: w.Consumer, Instance: w.Instance}); err != nil {
-		return chosen{}, err
-	}
-	if c.options = d.allowed(w, named(d.effective(c.chain.Options()), w.Model, d.did)); len(c.options) == 0 {
-		return chosen{}, edge.Refuse(edge.ModelNotFound, "no model is called %q; there are %s", chain.Clip(w.Model), d.modelNames(c.chain))
+	of := chain.Qualifier{Stage: w.Stage, Consumer: w.Consumer, Instance: w.Instance}
+	c, err := d.namedIn(w, selection.Capability{ID: string(w.Primitive), Primitive: w.Primitive}, of)
+	if len(c.options) == 0 {
+		other, ok := d.namedElsewhere(w, of)
+		switch {
+		case ok:
+			c = other
+		case err != nil:
+			return chosen{}, err
+		default:
+			return chosen{}, edge.Refuse(edge.ModelNotFound, "there is no model %q; there are %s", chain.Clip(w.Model), d.modelNames(c.chain, w.App))
+		}
 	}
 	active := selection.Candidates(c.options, c.capability, d.cfg.Selection.Agents, d.did)
 	if len(active) == 0 {
@@ -112,6 +117,39 @@ func (d *Daemon) selectNamed(w *edge.Work) (chosen, error) {
 	}
 	c.options = active
 	return c, nil
+}
+
+// namedIn looks for the model of w in the chain that serves a capability.
+func (d *Daemon) namedIn(w *edge.Work, capability selection.Capability, of chain.Qualifier) (chosen, error) {
+	in, err := d.inForceFor(w.App, capability.Primitive, of)
+	if err != nil {
+		return chosen{}, err
+	}
+	return chosen{chain: in, options: d.allowed(w, named(d.effective(in.Options()), w.Model, d.did)), method: selection.Direct, capability: capability.ID}, nil
+}
+
+// namedElsewhere looks for the model of a chat in the chains of what the taxonomy
+// knows: an inlet names the option of a match, which need not be one of llm.chat. One
+// whose agent is active goes first.
+func (d *Daemon) namedElsewhere(w *edge.Work, of chain.Qualifier) (found chosen, ok bool) {
+	t := d.cfg.Selection.Taxonomy
+	if t == nil || w.Ask == nil {
+		return chosen{}, false
+	}
+	for _, capability := range t.Capabilities() {
+		c, err := d.namedIn(w, capability, of)
+		if err != nil || len(c.options) == 0 {
+			continue
+		}
+		c.capability = d.registered(capability, c.options)
+		if len(selection.Candidates(c.options, c.capability, d.cfg.Selection.Agents, d.did)) > 0 {
+			return c, true
+		}
+		if !ok {
+			found, ok = c, true
+		}
+	}
+	return found, ok
 }
 
 // inactive says why no agent of a model may be asked.

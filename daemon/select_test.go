@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,7 +88,17 @@ func TestSelection(t *testing.T) {
 		"a suspended agent, direct": {
 			daemon.Selection{Agents: suspended{"did:web:b": true}}, edge.Work{Model: "chat/b"}, nil, "", "", edge.AgentSuspended},
 		"an agent outside the chain, direct": {
-			daemon.Selection{}, edge.Work{Model: "did:web:x"}, nil, "", "", edge.ModelNotFound},
+			daemon.Selection{}, edge.Work{Model: "did:web:x", Ask: []byte(`"translate this"`)}, nil, "", "", edge.ModelNotFound},
+		"what an inlet chose by a match, direct": {
+			daemon.Selection{Taxonomy: taxonomy}, edge.Work{Model: "worker/y", Ask: []byte(`"translate this"`)}, nil, "worker/y", "direct", ""},
+		"its agent, direct": {
+			daemon.Selection{Taxonomy: taxonomy}, edge.Work{Model: "did:web:y", Ask: []byte(`""`)}, nil, "worker/y", "direct", ""},
+		"its agent, suspended": {
+			daemon.Selection{Taxonomy: taxonomy, Agents: suspended{"did:web:y": true}}, edge.Work{Model: "worker/y", Ask: []byte(`""`)}, nil, "", "", edge.AgentSuspended},
+		"work is not of another primitive than it says": {
+			daemon.Selection{Taxonomy: taxonomy}, edge.Work{Model: "worker/y"}, nil, "", "", edge.ModelNotFound},
+		"a chat without a word goes to the default agent": {
+			daemon.Selection{Taxonomy: taxonomy, Default: "did:web:b"}, edge.Work{Ask: []byte(`""`)}, nil, "chat/b", "fallback-default", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -123,6 +134,33 @@ func TestTheDeviceIsAnAgent(t *testing.T) {
 			if text, _, err := b.ask(w); text != "answer of local/own/m" {
 				t.Errorf("%+v: %q %v", w, text, err)
 			}
+		}
+	})
+}
+
+// What a match may bring is listed, and goes by its name: an inlet gives that name to
+// who carries the chat.
+func TestTheModelsOfTheTaxonomyAreListed(t *testing.T) {
+	taxonomy, err := selection.Parse([]byte(seedText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := choosing(t, daemon.Selection{Taxonomy: taxonomy})
+		var ids []string
+		for _, m := range b.Models(nil).Agents {
+			ids = append(ids, m.ID)
+		}
+		if want := []string{"chat/a", "chat/b", "local/own/m", "worker/x", "worker/y"}; !slices.Equal(ids, want) {
+			t.Errorf("models %v, want %v", ids, want)
+		}
+		chosen, err := b.Select(&edge.Work{Primitive: chain.LLMChat, Model: edge.Auto, Ask: []byte(`"translate this"`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := b.Select(&edge.Work{Primitive: chain.LLMChat, Model: chosen.Model, Ask: []byte(`"translate this"`)})
+		if err != nil || again.Model != chosen.Model || again.Agent != chosen.Agent || again.Capability != chosen.Capability {
+			t.Errorf("%+v, %v; the inlet chose %+v", again, err, chosen)
 		}
 	})
 }

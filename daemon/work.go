@@ -43,6 +43,14 @@ func (d *Daemon) scope() chain.ScopeID {
 	return chain.DefaultScope
 }
 
+// scopeOf is what work of app is done for; nil is the device's own key.
+func (d *Daemon) scopeOf(app *apps.App) chain.ScopeID {
+	if app != nil && app.Scope != "" {
+		return app.Scope
+	}
+	return d.scope()
+}
+
 // inForce gives the chain that work for primitive p walks, or the refusal that
 // says why there is none. Of the chains that the hub prepared for what the request
 // says of itself it is the most specific, else the scope's own.
@@ -61,10 +69,7 @@ func (d *Daemon) inForceFor(app *apps.App, p chain.Primitive, of chain.Qualifier
 	case revoked:
 		return nil, edge.Refuse(edge.NoChain, "this device's membership was revoked; ask the mesh's owner for a new invitation")
 	}
-	slot := chain.Slot{Scope: d.scope(), Primitive: p}
-	if app != nil && app.Scope != "" {
-		slot.Scope = app.Scope
-	}
+	slot := chain.Slot{Scope: d.scopeOf(app), Primitive: p}
 	c := d.cfg.Chains.Get(slot)
 	if of != (chain.Qualifier{}) {
 		for _, q := range of.Wider() {
@@ -88,8 +93,8 @@ func (d *Daemon) inForceFor(app *apps.App, p chain.Primitive, of chain.Qualifier
 
 // Do runs one request of the edge and accounts for it.
 func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (walk.Result, error) {
-	if d.receipts.full() {
-		return walk.Result{}, edge.Refuse(edge.SpoolFull, "too many receipts wait for the ledger; chordwheel status says why")
+	if err := d.receipts.taken(); err != nil {
+		return walk.Result{}, err
 	}
 	a := d.receipts.open(w)
 	d.counts.total.Add(1)
@@ -394,12 +399,10 @@ func (r *run) takeExtension() []chain.Option {
 }
 
 // modelNames tells a caller what could have been asked for.
-func (d *Daemon) modelNames(c *chain.Chain) string {
+func (d *Daemon) modelNames(c *chain.Chain, app *apps.App) string {
 	names := []string{edge.Auto}
-	for _, o := range c.Options() {
-		if o.Kind != chain.Peer {
-			names = append(names, string(o.ID))
-		}
+	for _, m := range d.modelsOf(nil, c, app) {
+		names = append(names, m.ID)
 	}
 	if len(names) > maxNamed {
 		names = append(names[:maxNamed], "…")
@@ -413,22 +416,42 @@ const maxNamed = 8
 // PeerName gives what people call the peer p, "" if this device does not know it.
 func (d *Daemon) PeerName(p chain.PeerID) string { return d.peers.Name(p) }
 
-// Models lists what a request may name: the options of the chat chain in order.
-func (d *Daemon) Models() edge.Models {
-	c := d.cfg.Chains.Get(chain.Slot{Scope: d.scope(), Primitive: chain.LLMChat})
-	if c == nil {
-		return edge.Models{}
+// Models lists what a request of app may name: the options of the chat chain in
+// order, then those of what the taxonomy knows.
+func (d *Daemon) Models(app *apps.App) edge.Models {
+	var models edge.Models
+	primitives := []chain.Primitive{chain.LLMChat}
+	if t := d.cfg.Selection.Taxonomy; t != nil {
+		for _, c := range t.Capabilities() {
+			if !slices.Contains(primitives, c.Primitive) {
+				primitives = append(primitives, c.Primitive)
+			}
+		}
 	}
-	issued := c.Head().Issued.Time()
-	models := edge.Models{Issued: issued}
-	for _, o := range c.Options() {
-		if o.Kind == chain.Peer {
+	for _, p := range primitives {
+		c := d.cfg.Chains.Get(chain.Slot{Scope: d.scopeOf(app), Primitive: p})
+		if c == nil {
 			continue
 		}
-		owner, _, _ := strings.Cut(string(o.ID), "/")
-		models.Agents = append(models.Agents, edge.Model{ID: string(o.ID), Name: o.Model, OwnedBy: owner, Created: issued})
+		if p == chain.LLMChat {
+			models.Issued = c.Head().Issued.Time()
+		}
+		models.Agents = d.modelsOf(models.Agents, c, app)
 	}
 	return models
+}
+
+// modelsOf appends the models of c that app may use and that are not in list yet.
+func (d *Daemon) modelsOf(list []edge.Model, c *chain.Chain, app *apps.App) []edge.Model {
+	for _, o := range d.effective(c.Options()) {
+		id := string(o.ID)
+		if o.Kind == chain.Peer || !app.Allows(id, o.Model, selection.AgentOf(&o, d.did)) || slices.ContainsFunc(list, func(m edge.Model) bool { return m.ID == id }) {
+			continue
+		}
+		owner, _, _ := strings.Cut(id, "/")
+		list = append(list, edge.Model{ID: id, Name: o.Model, OwnedBy: owner, Created: c.Head().Issued.Time()})
+	}
+	return list
 }
 
 // Ready is nil when there is a chain that can be walked, it is known who may be

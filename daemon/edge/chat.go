@@ -17,6 +17,15 @@ type chat struct {
 	ask      []byte // the last text of the last message of a user, as the JSON string it is; nil without one
 }
 
+// asked is what a user said last, `""` where nobody said anything: selection has a
+// default for that, as for what matches nothing.
+func (c chat) asked() []byte {
+	if c.ask == nil {
+		return []byte(`""`)
+	}
+	return c.ask
+}
+
 // span is a part of a body.
 type span struct{ from, to int }
 

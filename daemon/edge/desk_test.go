@@ -205,11 +205,11 @@ func TestReadinessNeedsTheSnapshot(t *testing.T) {
 // The mode follows from the model where it is not said.
 func TestInletModes(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"messages":[{"role":"user"}]}`:                               "select auto ",
-		`{"model":"auto","messages":[{"role":"user"}]}`:                "select auto ",
-		`{"model":"x","mode":"auto","messages":[{"role":"user"}]}`:     "select auto ",
-		`{"model":"a/b:c","messages":[{"role":"user"}]}`:               "select a/b:c ",
-		`{"messages":[{"role":"user"}],"mode":"direct","model":"a/b"}`: "select a/b ",
+		`{"messages":[{"role":"user"}]}`:                               `select auto ""`,
+		`{"model":"auto","messages":[{"role":"user"}]}`:                `select auto ""`,
+		`{"model":"x","mode":"auto","messages":[{"role":"user"}]}`:     `select auto ""`,
+		`{"model":"a/b:c","messages":[{"role":"user"}]}`:               `select a/b:c ""`,
+		`{"messages":[{"role":"user"}],"mode":"direct","model":"a/b"}`: `select a/b ""`,
 	} {
 		c := newCounter()
 		letIn(t, deskEdge(t, c), body)

@@ -42,9 +42,9 @@ type Worker interface {
 	// internal_error.
 	Do(ctx context.Context, w *Work, deliver walk.Deliver) (walk.Result, error)
 
-	// Models gives what a request may name. It answers from memory and the edge
-	// changes nothing in it.
-	Models() Models
+	// Models gives what a request of app, nil for the device's own key, may name. It
+	// answers from memory and the edge changes nothing in it.
+	Models(app *apps.App) Models
 
 	// PeerName gives what people call the peer p, "" if nobody knows.
 	PeerName(p chain.PeerID) string
@@ -77,7 +77,7 @@ type Work struct {
 
 	Transaction string // of the inlet that let this chat in: its receipt has it; "" for one of its own
 
-	Ask []byte // of a chat: the last text of the last message of a user, as a JSON string in Body; nil without one
+	Ask []byte // of a chat: the last text of the last message of a user, as a JSON string; `""` without one. Nil for other work
 	// Comment, where the edge sets it, tells a caller who takes a stream something
 	// beside the answer: one line. Calls of it and of deliver take turns.
 	Comment func(line string)

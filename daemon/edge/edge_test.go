@@ -11,6 +11,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon/apps"
 )
 
 // fake is a Worker made of functions.
@@ -23,8 +24,17 @@ type fake struct {
 func (f *fake) Do(ctx context.Context, w *Work, deliver walk.Deliver) (walk.Result, error) {
 	return f.do(ctx, w, deliver)
 }
-func (f *fake) Models() Models { return f.models }
-func (f *fake) Ready() error   { return f.ready }
+func (f *fake) Models(app *apps.App) Models {
+	m := f.models
+	m.Agents = nil
+	for _, a := range f.models.Agents {
+		if app.Allows(a.ID) {
+			m.Agents = append(m.Agents, a)
+		}
+	}
+	return m
+}
+func (f *fake) Ready() error { return f.ready }
 func (f *fake) PeerName(p chain.PeerID) string {
 	return map[chain.PeerID]string{"12D3b": "box", "12D3c": "my box", "12D3d": "a/b"}[p]
 }

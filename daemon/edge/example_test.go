@@ -10,6 +10,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon/apps"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 )
 
@@ -28,8 +29,8 @@ func (echo) Do(_ context.Context, w *edge.Work, deliver walk.Deliver) (walk.Resu
 }
 
 func (echo) PeerName(chain.PeerID) string { return "" }
-func (echo) Models() edge.Models          { return edge.Models{Issued: time.Unix(1700000000, 0)} }
 func (echo) Ready() error                 { return nil }
+func (echo) Models(*apps.App) edge.Models { return edge.Models{Issued: time.Unix(1700000000, 0)} }
 
 func Example() {
 	e, err := edge.New(edge.Config{Worker: echo{}, Key: "sk-local"})

@@ -122,7 +122,7 @@ func readInlet(w *Work, l Limits) error {
 	case mode == modeDirect && (c.model == "" || c.model == Auto):
 		return invalid("model: missing: mode direct wants the name of one")
 	}
-	w.Model, w.Ask = c.model, c.ask
+	w.Model, w.Ask = c.model, c.asked()
 	if mode == modeAuto {
 		w.Model = Auto
 	}

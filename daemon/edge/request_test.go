@@ -224,6 +224,7 @@ func TestModels(t *testing.T) {
 		{get(t, "/v1/models", listing), `{"data":[` + auto + `,` + small + `,` + qwen + `],"object":"list"}`},
 		{get(t, "/v1/models/auto"), auto},
 		{get(t, "/v1/models/alpha/small"), small},
+		{get(t, "/v1/models/Small"), strings.Replace(small, `"id":"alpha/small"`, `"id":"Small"`, 1)}, // a chat may name it so as well
 	} {
 		if c.got != c.want {
 			t.Errorf("got  %s\nwant %s", c.got, c.want)

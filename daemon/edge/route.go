@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -109,7 +110,7 @@ func (x *exchange) createChatCompletion(string) *Refusal {
 		if err != nil {
 			return asRefusal(err)
 		}
-		w.Model, w.Stream, w.Usage, w.Ask = c.model, c.stream, c.stream && c.usage, c.ask
+		w.Model, w.Stream, w.Usage, w.Ask = c.model, c.stream, c.stream && c.usage, c.asked()
 		x.carry(w, c.carries)
 		return nil
 	}
@@ -187,13 +188,10 @@ func (x *exchange) listModels(string) *Refusal {
 	if refusal := readWishes(x.r.Header, new(Work)); refusal != nil {
 		return refusal
 	}
-	m := x.edge.worker.Models()
+	m := x.edge.worker.Models(x.app)
 	list := ModelList{Object: "list", Data: []ModelObject{autoModel(m)}}
 	if x.edge.agents {
 		for _, a := range m.Agents {
-			if !x.app.Allows(a.ID, a.Name) {
-				continue
-			}
 			list.Data = append(list.Data, a.object())
 		}
 	}
@@ -205,13 +203,15 @@ func (x *exchange) getModel(id string) *Refusal {
 	if refusal := readWishes(x.r.Header, new(Work)); refusal != nil {
 		return refusal
 	}
-	m := x.edge.worker.Models()
+	m := x.edge.worker.Models(x.app)
 	if id == Auto {
 		return x.reply(http.StatusOK, autoModel(m))
 	}
-	for _, a := range m.Agents {
-		if a.ID == id && x.app.Allows(a.ID, a.Name) {
-			return x.reply(http.StatusOK, a.object())
+	for _, is := range []func(Model) bool{func(m Model) bool { return m.ID == id }, func(m Model) bool { return m.Name == id }} {
+		if i := slices.IndexFunc(m.Agents, is); i >= 0 {
+			found := m.Agents[i]
+			found.ID = id // the name that was asked for, as in answers
+			return x.reply(http.StatusOK, found.object())
 		}
 	}
 	return Refuse(ModelNotFound, "there is no model %q: GET /v1/models lists what there is", chain.ClipTo(id, 128))
