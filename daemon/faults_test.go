@@ -27,7 +27,7 @@ const healthyText = "the second option's answer"
 func TestEveryFaultOfAProviderEndsAsTheRulesOfTheWalkSay(t *testing.T) {
 	adapter := openai.New(openai.Config{ConnectTimeout: 2 * time.Second})
 	t.Cleanup(adapter.Close)
-	for _, fault := range providertest.Faults {
+	for _, fault := range providertest.Faults() {
 		for _, stream := range []bool{true, false} {
 			for _, alone := range []bool{true, false} {
 				name := fault.Name + "/" + map[bool]string{true: "streamed", false: "plain"}[stream] + map[bool]string{true: "/alone", false: "/before a healthy option"}[alone]

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# Every Go test under the race detector. The detector itself can die in a run with
-# very many short goroutines (seen in package mesh, Go 1.26.8): a check of its runtime
-# fails ("ThreadSanitizer: CHECK failed"), or its C code reads where nothing is, which
-# is a SIGSEGV in goroutine 0, where no Go code of ours runs. That says nothing about
-# the tests, so a package in which the detector died, and nothing else went wrong, is
-# run once more. It died in five runs of mesh on one day, and in none of four without
-# the signals by which the runtime interrupts goroutines, which change nothing of what
-# it finds: so it runs without them.
+# Every Go test under the race detector, which needs some care:
+#   - It can die of itself where very many short goroutines run (package mesh, Go
+#     1.26): a check of its runtime fails ("ThreadSanitizer: CHECK failed"), or its C
+#     code reads where nothing is, a SIGSEGV in goroutine 0. The signals by which the
+#     runtime interrupts goroutines bring that on, and it finds the same without
+#     them: they are off (asyncpreemptoff). Should it die all the same, that says
+#     nothing about the tests: a package in which it died, and nothing else went
+#     wrong, is run once more.
+#   - It lets each program sleep for a second at its end, in case goroutines race on.
+#     Ours end before their test does: no sleep (atexit_sleep_ms).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 command -v "${CC:-gcc}" >/dev/null || { echo "race: no C compiler, which the race detector needs: apt-get install gcc libc6-dev" >&2; exit 1; }
 export CGO_ENABLED=1
 export GODEBUG=asyncpreemptoff=1${GODEBUG:+,$GODEBUG}
+export GORACE="atexit_sleep_ms=0${GORACE:+ $GORACE}"
 
 # died FILE: the packages in which only the detector failed; fails if there is
 # any other failure.

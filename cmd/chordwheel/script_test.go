@@ -38,6 +38,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", home)
 			e.Setenv("XDG_DATA_HOME", filepath.Join(home, "data"))
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
+			e.Setenv("GODEBUG", os.Getenv("GODEBUG"))
+			e.Setenv("GORACE", os.Getenv("GORACE"))
 			e.Values[backgroundKey{}] = map[string]*background{}
 			return nil
 		},
@@ -132,7 +134,7 @@ func scriptCommand(ts *testscript.TestScript, args []string) *exec.Cmd {
 	}
 	cmd := exec.Command(name, args[1:]...)
 	cmd.Dir = ts.Getenv("WORK")
-	for _, k := range []string{"PATH", "HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "TMPDIR", "WORK", "CHORDWHEEL_INVITE", "CHORDWHEEL_KEY_ALPHA", "ORCH_API_KEY"} {
+	for _, k := range []string{"PATH", "HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "TMPDIR", "WORK", "CHORDWHEEL_INVITE", "CHORDWHEEL_KEY_ALPHA", "ORCH_API_KEY", "GODEBUG", "GORACE"} {
 		if v := ts.Getenv(k); v != "" {
 			cmd.Env = append(cmd.Env, k+"="+v)
 		}

@@ -13,7 +13,7 @@ import (
 // TestFaults plays every fault, streamed and plain, and checks the class, what
 // was emitted before it, and the wait that the upstream asked for.
 func TestFaults(t *testing.T) {
-	for _, f := range providertest.Faults {
+	for _, f := range providertest.Faults() {
 		for _, stream := range []bool{true, false} {
 			mode, want := "plain", f.Plain
 			if stream {

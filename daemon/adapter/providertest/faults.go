@@ -3,7 +3,9 @@ package providertest
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,20 +74,17 @@ var (
 	cut         = Expect{chain.Cut, Breaks}
 )
 
-// Faults is every fault that is played, by a name of its own.
-var Faults = concat(connectionFaults(), emptyFaults(), shapeFaults(), statusFaults(), brokenFaults(), framings(), largeFaults(), slowFaults())
-
-func concat(lists ...[]Fault) (all []Fault) {
-	for _, l := range lists {
-		all = append(all, l...)
-	}
-	return all
-}
+// Faults gives every fault that is played, by a name of its own. The list is the same each
+// time, and made when it is first asked for: its large answers are no load on test
+// binaries that play none of them.
+var Faults = sync.OnceValue(func() []Fault {
+	return slices.Concat(connectionFaults(), emptyFaults(), shapeFaults(), statusFaults(), brokenFaults(), framings(), largeFaults(), slowFaults())
+})
 
 // Named gives the fault of that name, and ends the test if there is none.
 func Named(t testing.TB, name string) Fault {
 	t.Helper()
-	for _, f := range Faults {
+	for _, f := range Faults() {
 		if f.Name == name {
 			return f
 		}

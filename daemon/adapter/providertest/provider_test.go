@@ -71,7 +71,7 @@ func TestClientThatLeavesIsSeen(t *testing.T) {
 
 func TestEveryFaultHasANameAndEnds(t *testing.T) {
 	names := map[string]bool{}
-	for _, f := range Faults {
+	for _, f := range Faults() {
 		if names[f.Name] || f.Name == "" || f.Refuses != (f.Play == nil) {
 			t.Errorf("fault %q is not well made", f.Name)
 		}
