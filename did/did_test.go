@@ -159,7 +159,10 @@ func TestVersions(t *testing.T) {
 	if r, err := did.Verify(log, nil, id, did.Want{VersionID: old.VersionID}, now); err != nil || !r.VersionTime.Equal(start) {
 		t.Errorf("%+v, %v", r, err)
 	}
-	for _, w := range []did.Want{{VersionID: "1-other"}, {At: start.Add(-time.Minute)}} {
+	if r, err := did.Verify(log, nil, id, did.Want{Number: 1}, now); err != nil || r.VersionID != old.VersionID {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, w := range []did.Want{{VersionID: "1-other"}, {Number: 3}, {Number: -1}, {At: start.Add(-time.Minute)}} {
 		if _, err := did.Verify(log, nil, id, w, now); !errors.Is(err, did.ErrNotFound) {
 			t.Errorf("%+v: %v", w, err)
 		}
@@ -183,36 +186,36 @@ func TestDIDKey(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	scid := strings.Split(first(t), ":")[2]
 	for rest, want := range map[string]string{
-		"example.com":                            "https://example.com/.well-known/did.jsonl",
-		"issuer.example.com":                     "https://issuer.example.com/.well-known/did.jsonl",
-		"example.com:dids:issuer":                "https://example.com/dids/issuer/did.jsonl",
-		"example.com%3A3000:dids:issuer":         "https://example.com:3000/dids/issuer/did.jsonl",
-		"example.com%3A3000":                     "https://example.com:3000/.well-known/did.jsonl",
-		"xn--jp-cd2fp15c.xn--fsq.jp":             "https://xn--jp-cd2fp15c.xn--fsq.jp/.well-known/did.jsonl",
-		"example.com:.hidden":                    "https://example.com/.hidden/did.jsonl",
-		"localhost":                              "",
-		"127.0.0.1":                              "",
-		"1.2.3.4%3A443":                          "",
-		"0x7f.1":                                 "",
-		"127.1":                                  "",
-		"[%3A%3A1]":                              "",
-		"example.com%3A0":                        "",
-		"example.com%3A065":                      "",
-		"example.com%3A99999":                    "",
-		"example.com%3a443":                      "",
-		"example.com:..:a":                       "",
-		"example.com:a::b":                       "",
-		"example.com:a%2Fb":                      "",
-		"example.com:a/b":                        "",
-		"example.com:a?b":                        "",
-		"example.com:":                           "",
-		"user@example.com":                       "",
+		"example.com":                    "https://example.com/.well-known/did.jsonl",
+		"issuer.example.com":             "https://issuer.example.com/.well-known/did.jsonl",
+		"example.com:dids:issuer":        "https://example.com/dids/issuer/did.jsonl",
+		"example.com%3A3000:dids:issuer": "https://example.com:3000/dids/issuer/did.jsonl",
+		"example.com%3A3000":             "https://example.com:3000/.well-known/did.jsonl",
+		"xn--jp-cd2fp15c.xn--fsq.jp":     "https://xn--jp-cd2fp15c.xn--fsq.jp/.well-known/did.jsonl",
+		"example.com:.hidden":            "https://example.com/.hidden/did.jsonl",
+		"localhost":                      "",
+		"127.0.0.1":                      "",
+		"1.2.3.4%3A443":                  "",
+		"0x7f.1":                         "",
+		"127.1":                          "",
+		"[%3A%3A1]":                      "",
+		"example.com%3A0":                "",
+		"example.com%3A065":              "",
+		"example.com%3A99999":            "",
+		"example.com%3a443":              "",
+		"example.com:..:a":               "",
+		"example.com:a::b":               "",
+		"example.com:a%2Fb":              "",
+		"example.com:a/b":                "",
+		"example.com:a?b":                "",
+		"example.com:":                   "",
+		"user@example.com":               "",
 		// From the method's test suite.
-		"127%2E0%2E0%2E1":                "",
-		"127.0.0.1%3a8080":               "",
-		"example.com:%2e%2e:%2e%2e:etc":  "",
-		"example.com#@evil.example:path": "",
-		"example.com#key-1":              "",
+		"127%2E0%2E0%2E1":                        "",
+		"127.0.0.1%3a8080":                       "",
+		"example.com:%2e%2e:%2e%2e:etc":          "",
+		"example.com#@evil.example:path":         "",
+		"example.com#key-1":                      "",
 		"example..com":                           "",
 		"-a.com":                                 "",
 		"例.jp":                                   "",

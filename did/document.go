@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,17 +21,48 @@ const (
 	Authentication Purpose = "authentication"  // proving control
 )
 
-// Resolution is a DID that was resolved.
+// Resolution is a DID that was resolved. Of a did:key it has DID and Document alone.
 type Resolution struct {
-	DID         string          `json:"did"`      // as the document calls itself: of a moved DID, its present name
-	Document    json.RawMessage `json:"document"` // in its RFC 8785 form
-	VersionID   string          `json:"versionId,omitempty"`
-	VersionTime time.Time       `json:"versionTime,omitzero"`
-	Created     time.Time       `json:"created,omitzero"`
-	Updated     time.Time       `json:"updated,omitzero"`
-	Portable    bool            `json:"portable,omitempty"`
-	Deactivated bool            `json:"deactivated,omitempty"`
-	TTL         time.Duration   `json:"ttl,omitempty"` // how long its owner wants it to be remembered; 0: not at all
+	DID         string          // as the document calls itself: of a moved DID, its present name
+	Document    json.RawMessage // in its RFC 8785 form
+	VersionID   string
+	VersionTime time.Time
+	Created     time.Time // of the first version
+	Updated     time.Time // of the last
+
+	// As the last version has it.
+	SCID        string
+	Portable    bool
+	Deactivated bool
+	TTL         time.Duration // how long its owner wants it to be remembered; 0: not at all
+	Witnesses   []string      // did:key of each
+	Threshold   int           // how many of them have to approve a version
+	Watchers    []string      // addresses
+}
+
+// MarshalJSON gives the DID, its document, and of a did:webvh the metadata that the
+// specification wants beside it, in which numbers are texts.
+func (r Resolution) MarshalJSON() ([]byte, error) {
+	m := map[string]any{"did": r.DID, "document": r.Document}
+	if r.VersionID == "" {
+		return json.Marshal(m)
+	}
+	for name, value := range map[string]any{
+		"versionId": r.VersionID, "versionTime": r.VersionTime, "created": r.Created, "updated": r.Updated, "scid": r.SCID, "portable": r.Portable,
+		"deactivated": r.Deactivated, "ttl": strconv.FormatInt(int64(r.TTL/time.Second), 10), "watchers": append([]string{}, r.Watchers...),
+	} {
+		m[name] = value
+	}
+	witness := map[string]any{}
+	if len(r.Witnesses) > 0 {
+		list := []map[string]string{}
+		for _, id := range r.Witnesses {
+			list = append(list, map[string]string{"id": id})
+		}
+		witness = map[string]any{"threshold": strconv.Itoa(r.Threshold), "witnesses": list}
+	}
+	m["witness"] = witness
+	return json.Marshal(m)
 }
 
 // Keys gives the Ed25519 keys that the document lists for a purpose, none if the

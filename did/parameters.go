@@ -38,6 +38,14 @@ type witnesses struct {
 
 func (w witnesses) active() bool { return len(w.Witnesses) > 0 }
 
+func (w witnesses) names() []string {
+	var out []string
+	for _, x := range w.Witnesses {
+		out = append(out, x.ID)
+	}
+	return out
+}
+
 // apply gives what is in force after an entry with the parameters o, behind p;
 // first says that there is no entry before.
 func (p parameters) apply(o object, first bool) (parameters, error) {

@@ -17,9 +17,11 @@ type Fetcher interface {
 	Fetch(ctx context.Context, url string, limit int64) ([]byte, error)
 }
 
-// Want says which version of a did:webvh is wanted; the zero value is the newest.
+// Want says which version of a did:webvh is wanted, by one of its members; the zero value
+// is the newest.
 type Want struct {
 	VersionID string
+	Number    int       // from 1 on
 	At        time.Time // the one in force then
 }
 
@@ -79,29 +81,41 @@ func pick(all []version, approvals []byte, did string, want Want) (Resolution, e
 	if err := errors.Join(theirs(all, did), checkWitnesses(all, approvals)); err != nil {
 		return Resolution{}, err
 	}
-	last := all[len(all)-1]
-	v := last
-	switch {
-	case want.VersionID != "":
-		v = version{}
-		for _, x := range all {
-			if x.id == want.VersionID {
-				v = x
-			}
-		}
-	case !want.At.IsZero():
-		v = version{}
-		for _, x := range all {
-			if !x.time.After(want.At) {
-				v = x
-			}
-		}
-	}
+	v := want.among(all)
 	if v.id == "" {
 		return Resolution{}, fmt.Errorf("%w: no such version of %s", ErrNotFound, chain.Clip(did))
 	}
+	last := all[len(all)-1]
 	return Resolution{
 		DID: v.did, Document: v.document.canonical(), VersionID: v.id, VersionTime: v.time, Created: all[0].time, Updated: last.time,
-		Portable: last.after.portable, Deactivated: last.after.deactivated, TTL: time.Duration(last.after.ttl) * time.Second,
+		SCID: last.after.scid, Portable: last.after.portable, Deactivated: last.after.deactivated, TTL: time.Duration(last.after.ttl) * time.Second,
+		Witnesses: last.after.witness.names(), Threshold: last.after.witness.Threshold, Watchers: last.after.watchers,
 	}, nil
+}
+
+// among gives the wanted version, the zero one if there is none.
+func (w Want) among(all []version) version {
+	v := all[len(all)-1]
+	switch {
+	case w.VersionID != "":
+		v = version{}
+		for _, x := range all {
+			if x.id == w.VersionID {
+				v = x
+			}
+		}
+	case w.Number != 0:
+		v = version{}
+		if w.Number > 0 && w.Number <= len(all) {
+			v = all[w.Number-1]
+		}
+	case !w.At.IsZero():
+		v = version{}
+		for _, x := range all {
+			if !x.time.After(w.At) {
+				v = x
+			}
+		}
+	}
+	return v
 }

@@ -278,20 +278,34 @@ func likeDID(s string) error {
 
 func (d *didCommand) resolve() *cobra.Command {
 	return &cobra.Command{
-		Use: "resolve DID", Short: "Show what a did:key or did:webvh stands for", Args: cobra.ExactArgs(1),
-		Example: "  chordwheel did resolve did:webvh:SCID:example.com",
+		Use: "resolve DID [LOGFILE]", Short: "Show what a did:key or did:webvh stands for", Args: cobra.RangeArgs(1, 2),
+		Long: `Show what a did:key or did:webvh stands for. Of a did:webvh an earlier version is
+shown for ?versionId=, ?versionNumber= or ?versionTime= behind it. With a LOGFILE nothing
+is fetched: the log is that, and the approvals of its witnesses lie beside it.`,
+		Example: "  chordwheel did resolve did:webvh:SCID:example.com\n  chordwheel did resolve 'did:webvh:SCID:example.com?versionNumber=1' did.jsonl --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := likeDID(args[0]); err != nil {
 				return err
 			}
+			name, want, err := did.ParseURL(args[0])
+			if err != nil {
+				return usage("%v", err)
+			}
 			ctx, cancel := context.WithTimeout(c.Context(), resolving)
 			defer cancel()
-			r, err := did.Resolve(ctx, fetch.New(fetch.Options{}), args[0], did.Want{}, time.Now())
+			from := did.Fetcher(fetch.New(fetch.Options{}))
+			if len(args) == 2 {
+				from = beside(args[1])
+			}
+			r, err := did.Resolve(ctx, from, name, want, time.Now())
 			if err != nil {
 				return err
 			}
 			return d.app.print(r, func(w io.Writer) {
 				fmt.Fprintln(w, r.DID)
+				if r.VersionID != "" {
+					fmt.Fprintln(w, "  version", r.VersionID, "of", r.VersionTime.Format(time.RFC3339))
+				}
 				for _, k := range r.Keys(did.Assertion) {
 					fmt.Fprintln(w, "  signs with", chain.DIDKey(k))
 				}
@@ -300,6 +314,23 @@ func (d *didCommand) resolve() *cobra.Command {
 				}
 			})
 		}}
+}
+
+// beside gives a log that lies in a file for whatever address, and its approvals from beside it.
+type beside string
+
+// Fetch implements [did.Fetcher].
+func (b beside) Fetch(_ context.Context, url string, limit int64) ([]byte, error) {
+	name := string(b)
+	if strings.HasSuffix(url, "/"+did.WitnessFile) {
+		name = filepath.Join(filepath.Dir(name), did.WitnessFile)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit+1)) // one too many is refused as too large
 }
 
 func (d *didCommand) export() *cobra.Command {

@@ -29,6 +29,50 @@ func withName(t *testing.T) (dir string, s shown) {
 	return dir, s
 }
 
+// A log that lies in a file is resolved as one that is fetched is: in its versions, with
+// its witnesses; what is wrong with it or with the question is said.
+func TestALogInAFileIsResolved(t *testing.T) {
+	dir := filepath.Join("..", "..", "did", "testdata", "webvh", "witness-update-python")
+	log := filepath.Join(dir, "did.jsonl")
+	const id = "did:webvh:QmVPXTZAumzuRFXb7Squ63ah8h7Tdi9SuP58wQ65Y5Baje:example.com"
+	var r struct {
+		DID, VersionID, TTL string
+		Witness             struct{ Threshold string }
+	}
+	if err := json.Unmarshal([]byte(good(t, "did", "resolve", id+"?versionNumber=1", log, "--json")), &r); err != nil || r.DID != id || !strings.HasPrefix(r.VersionID, "1-") || r.TTL != "3600" || r.Witness.Threshold != "1" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if text := good(t, "did", "resolve", id, log); !strings.Contains(text, "version 2-") {
+		t.Error(text)
+	}
+	alone := filepath.Join(t.TempDir(), "did.jsonl")
+	b, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(alone, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no approvals":       {[]string{id, alone}, 1, "did-witness.json"},
+		"a version of none":  {[]string{id + "?versionNumber=3", log}, 1, "no such version"},
+		"before it was made": {[]string{id + "?versionTime=1999-01-01T00:00:00Z", log}, 1, "no such version"},
+		"another DID":        {[]string{id + ":other", log}, 1, "the log is not that of"},
+		"another query":      {[]string{id + "?service=files", log}, exitUsage, "want versionId"},
+		"a fragment":         {[]string{id + "#key-1", log}, exitUsage, "without path and fragment"},
+		"a file that is not": {[]string{id, alone + "x"}, 1, "no such file"},
+		"no DID":             {[]string{"example.com", log}, exitUsage, "invalid DID"},
+	} {
+		if out, errs, code := command(t, append([]string{"did", "resolve"}, c.args...)...); code != c.code || !strings.Contains(errs, c.says) || out != "" {
+			t.Errorf("%s: %d %s %s", name, code, out, errs)
+		}
+	}
+}
+
 // Of two commands at once that extend one log none overwrites the keys that the other's
 // entry commits to: the log can be extended afterwards.
 func TestTwoChangesOfALogAtOnce(t *testing.T) {
