@@ -19,6 +19,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/adapter"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/mesh/exec"
+	"github.com/chordwheel/chordwheel/mesh/wire"
 	"github.com/chordwheel/chordwheel/store/spool"
 )
 
@@ -239,12 +240,24 @@ func TestBackpressure(t *testing.T) {
 			t.Errorf("off, and refused: %v", err)
 		}
 	})
-	inTheShop(t, "local/own/m", func(c *daemon.Config) { c.Spool, c.Backpressure = s, true }, func(t *testing.T, r *shop) {
+	inTheShop(t, shared, func(c *daemon.Config) { c.Spool, c.Backpressure = s, true }, func(t *testing.T, r *shop) {
 		s.take(t)
 		_, _, err := r.ask(edge.Work{})
 		var no *edge.Refusal
 		if !errors.As(err, &no) || no.Code != edge.SpoolFull {
 			t.Errorf("on: %v", err)
+		}
+		desk, err := r.Desk()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := desk.Select.Select(&edge.Work{Primitive: chain.LLMChat, Model: edge.Auto}); !errors.As(err, &no) || no.Code != edge.SpoolFull {
+			t.Errorf("an inlet: %v", err)
+		}
+		g := r.guest(t, 1)
+		open, _ := g.ask(streamed, nil)
+		if reply := g.first(open); reply.Refusal == nil || reply.Refusal.Code != wire.ExecBusy {
+			t.Errorf("a peer's work, which has a receipt here as well: %+v", reply.Refusal)
 		}
 		if got := s.take(t); len(got) != 0 {
 			t.Errorf("%d receipts of what was never begun", len(got))

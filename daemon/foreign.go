@@ -136,6 +136,10 @@ func (f *foreign) admit(from chain.PeerID, open *wire.ExecOpen, now time.Time) (
 		f.mu.Unlock()
 		return nil, wire.RefuseExec(wire.ExecShutdown, "it is stopping")
 	}
+	if f.d.receipts.taken() != nil { // what runs for a peer leaves a receipt here as well
+		f.mu.Unlock()
+		return nil, wire.RefuseExec(wire.ExecBusy, "too many of its receipts wait")
+	}
 	f.running.Add(1)
 	f.mu.Unlock()
 	admitted, err := f.decide.Admit(from, open, now)
