@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,48 @@ func (s *site) Fetch(_ context.Context, url string, limit int64) ([]byte, error)
 		return nil, errors.New("another limit")
 	}
 	return b, nil
+}
+
+// keeper is a site that is told what may be remembered.
+type keeper struct {
+	site
+	told []string
+}
+
+func (k *keeper) Keep(atMost time.Duration, urls ...string) {
+	k.told = append(k.told, fmt.Sprint(atMost, " ", strings.Join(urls, " ")))
+}
+
+// What a log says of how long it holds is passed on, and one that does not hold is asked
+// for again soon.
+func TestHowLongALogIsRemembered(t *testing.T) {
+	const log, approvals = "https://example.com/.well-known/did.jsonl", "https://example.com/.well-known/did-witness.json"
+	id, made, err := did.Create(did.New{Place: "example.com", Update: keyOf(1), Sign: public(9)}, start)
+	must(t, err)
+	witnessed, err := os.ReadFile("testdata/webvh/witness-update-python/did.jsonl")
+	must(t, err)
+	proofs, err := os.ReadFile("testdata/webvh/witness-update-python/did-witness.json")
+	must(t, err)
+	const other = "did:webvh:QmVPXTZAumzuRFXb7Squ63ah8h7Tdi9SuP58wQ65Y5Baje:example.com"
+	for name, c := range map[string]struct {
+		did  string
+		site site
+		want string
+	}{
+		"one that holds":       {id, site{files: map[string][]byte{log: made}}, "1h0m0s " + log},
+		"one with witnesses":   {other, site{files: map[string][]byte{log: witnessed, approvals: proofs}}, "1h0m0s " + log + " " + approvals},
+		"one without theirs":   {other, site{files: map[string][]byte{log: witnessed, approvals: []byte("[]")}}, "10s " + log + " " + approvals},
+		"one that is cut":      {id, site{files: map[string][]byte{log: made[:100]}}, "10s " + log},
+		"one of somebody else": {id, site{files: map[string][]byte{log: witnessed, approvals: proofs}}, "10s " + log + " " + approvals},
+		"none":                 {id, site{}, ""},
+		"one that is away":     {id, site{err: errors.New("connection refused")}, ""},
+	} {
+		k := &keeper{site: c.site}
+		_, _ = did.Resolve(t.Context(), k, c.did, did.Want{}, start.Add(time.Hour))
+		if got := strings.Join(k.told, "; "); got != c.want {
+			t.Errorf("%s: told %q, want %q", name, got, c.want)
+		}
+	}
 }
 
 func must(t testing.TB, err error) {

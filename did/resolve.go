@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,19 @@ type Fetcher interface {
 	Fetch(ctx context.Context, url string, limit int64) ([]byte, error)
 }
 
+// Keeper is a Fetcher that remembers what it fetched. Resolve tells it how long that
+// may be used.
+type Keeper interface {
+	Fetcher
+	// Keep bounds how long the answers for urls are remembered: for atMost from when each of
+	// them was fetched, and none of them for longer than another.
+	Keep(atMost time.Duration, urls ...string)
+}
+
+// brokenFor is how long a log that did not hold is remembered: its owner may mend it, and
+// whoever has it read often costs his host little.
+const brokenFor = 10 * time.Second
+
 // Want says which version of a did:webvh is wanted, by one of its members; the zero value
 // is the newest.
 type Want struct {
@@ -28,6 +42,8 @@ type Want struct {
 // Resolve gives what a DID stands for. did:key needs no fetcher. An error wraps
 // ErrInvalid, ErrNotFound, or is the fetcher's: then nothing is known about the DID, and
 // asking again later is right. A log of which one entry does not hold is refused as a whole.
+// If f is a Keeper, a log is remembered no longer than its ttl says, together with the
+// approvals of its witnesses, which are of the same moment.
 func Resolve(ctx context.Context, f Fetcher, did string, want Want, now time.Time) (Resolution, error) {
 	if strings.HasPrefix(did, "did:key:") {
 		return resolveKey(did)
@@ -42,6 +58,21 @@ func Resolve(ctx context.Context, f Fetcher, did string, want Want, now time.Tim
 	if w.scid == placeholder {
 		return Resolution{}, fmt.Errorf("%w: no SCID in %q", ErrInvalid, chain.Clip(did))
 	}
+	used := []string{w.url(LogFile)}
+	r, err := resolveLog(ctx, f, w, did, want, now, &used)
+	if k, ok := f.(Keeper); ok {
+		switch {
+		case errors.Is(err, ErrInvalid):
+			k.Keep(brokenFor, used...)
+		case err == nil:
+			k.Keep(r.TTL, used...)
+		}
+	}
+	return r, err
+}
+
+// resolveLog fetches and checks; used gets the addresses that it read.
+func resolveLog(ctx context.Context, f Fetcher, w webvh, did string, want Want, now time.Time, used *[]string) (Resolution, error) {
 	log, err := f.Fetch(ctx, w.url(LogFile), MaxLog)
 	if err != nil {
 		return Resolution{}, fmt.Errorf("resolve %s: %w", chain.Clip(did), err)
@@ -51,12 +82,10 @@ func Resolve(ctx context.Context, f Fetcher, did string, want Want, now time.Tim
 		return Resolution{}, err
 	}
 	var approvals []byte
-	for _, v := range all {
-		if v.witness.active() {
-			if approvals, err = f.Fetch(ctx, w.url(WitnessFile), MaxLog); err != nil {
-				return Resolution{}, fmt.Errorf("resolve %s: approvals: %w", chain.Clip(did), err)
-			}
-			break
+	if slices.ContainsFunc(all, func(v version) bool { return v.witness.active() }) {
+		*used = append(*used, w.url(WitnessFile))
+		if approvals, err = f.Fetch(ctx, w.url(WitnessFile), MaxLog); err != nil {
+			return Resolution{}, fmt.Errorf("resolve %s: approvals: %w", chain.Clip(did), err)
 		}
 	}
 	return pick(all, approvals, did, want)

@@ -19,8 +19,9 @@ const (
 
 // Cache remembers what was fetched for a minute, and that a fetch failed for ten
 // seconds, so that a signer of many things costs its host, and whoever waits for it,
-// one fetch. Of several who want the same at once one fetches. Its methods may be
-// called at once from several goroutines.
+// one fetch. Of several who want the same at once one fetches. Whoever reads an answer
+// may say that it is good for less: [Cache.Keep]. Its methods may be called at once from
+// several goroutines.
 type Cache struct {
 	next did.Fetcher
 
@@ -29,13 +30,14 @@ type Cache struct {
 	bytes int
 }
 
-var _ did.Fetcher = (*Cache)(nil)
+var _ did.Keeper = (*Cache)(nil)
 
 // answer is what a fetch gave, or will give.
 type answer struct {
 	done  chan struct{} // closed once the rest may be read
 	b     []byte
 	err   error
+	at    time.Time // when it came
 	until time.Time // zero while it is under way
 	limit int64
 }
@@ -80,7 +82,7 @@ func (c *Cache) fetch(ctx context.Context, url string, a *answer) ([]byte, error
 	a.b, a.err = c.next.Fetch(ctx, url, a.limit)
 	now := time.Now()
 	c.mu.Lock()
-	a.until = now.Add(keepAnswer)
+	a.at, a.until = now, now.Add(keepAnswer)
 	if a.err != nil {
 		a.until = now.Add(keepError)
 	}
@@ -94,6 +96,33 @@ func (c *Cache) fetch(ctx context.Context, url string, a *answer) ([]byte, error
 	c.mu.Unlock()
 	close(a.done)
 	return a.b, a.err
+}
+
+// Keep implements [did.Keeper]: the answers are remembered for atMost at most, and all of
+// them until the same instant, so that a new one is not read beside an old one.
+func (c *Cache) Keep(atMost time.Duration, urls ...string) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var until time.Time
+	for _, url := range urls {
+		if a := c.kept[url]; a != nil && !a.until.IsZero() {
+			end := a.at.Add(min(atMost, a.until.Sub(a.at)))
+			if until.IsZero() || end.Before(until) {
+				until = end
+			}
+		}
+	}
+	for _, url := range urls {
+		if a := c.kept[url]; a == nil || a.until.IsZero() {
+			continue
+		}
+		if !now.Before(until) {
+			c.forget(url)
+			continue
+		}
+		c.kept[url].until = until
+	}
 }
 
 // shrink drops what is old, and then whatever comes first while there is too much. It

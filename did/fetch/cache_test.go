@@ -120,3 +120,71 @@ func TestACacheIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// An answer is remembered for no longer than whoever read it says, and answers that belong
+// together until the same instant.
+func TestKeep(t *testing.T) {
+	const log, approvals = "https://a.example/did.jsonl", "https://a.example/did-witness.json"
+	for name, c := range map[string]struct {
+		atMost time.Duration
+		until  time.Duration // of both, from when the second one came
+	}{
+		"as its owner wants it": {20 * time.Second, 20*time.Second - time.Second},
+		"not at all":            {0, 0},
+		"longer than is kept":   {time.Hour, keepAnswer - time.Second}, // since the first one came
+		"already over":          {time.Second / 2, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &slow{}
+			c2 := NewCache(s)
+			get := func(url string) {
+				t.Helper()
+				if _, err := c2.Fetch(t.Context(), url, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			get(log)
+			get(approvals) // a second later
+			c2.Keep(c.atMost, log, approvals, "https://b.example/did.jsonl")
+			if c.until > 0 {
+				time.Sleep(c.until - 1)
+				get(log)
+				get(approvals)
+				if s.count() != 2 {
+					t.Errorf("%s: %d fetches before its time is over", name, s.count())
+				}
+				time.Sleep(1)
+			}
+			get(approvals)
+			get(log)
+			if s.count() != 4 {
+				t.Errorf("%s: %d fetches in all", name, s.count())
+			}
+			if c2.bytes != 2 || len(c2.kept) != 2 {
+				t.Errorf("%s: %d bytes in %d answers", name, c2.bytes, len(c2.kept))
+			}
+		})
+	}
+}
+
+// Who says so while the next fetch is under way ends nothing.
+func TestKeepWhileItIsFetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{}
+		c := NewCache(s)
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(func() {
+				if _, err := c.Fetch(t.Context(), "https://a.example/x", 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		c.Keep(0, "https://a.example/x")
+		group.Wait()
+		if s.count() != 1 {
+			t.Errorf("%d fetches", s.count())
+		}
+	})
+}

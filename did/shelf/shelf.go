@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/did"
@@ -137,6 +138,13 @@ func (b before) Fetch(ctx context.Context, url string, limit int64) ([]byte, err
 		return b.next.Fetch(ctx, url, limit)
 	}
 	return got, err
+}
+
+// Keep implements [did.Keeper] for what came from next; what lies here is read each time.
+func (b before) Keep(atMost time.Duration, urls ...string) {
+	if k, ok := b.next.(did.Keeper); ok {
+		k.Keep(atMost, urls...)
+	}
 }
 
 // Serve answers a request for a log, and reports whether it was one: by GET or HEAD for a file of

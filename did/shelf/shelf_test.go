@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chordwheel/chordwheel/did"
 	"github.com/chordwheel/chordwheel/did/shelf"
@@ -135,3 +136,24 @@ func FuzzPlace(f *testing.F) {
 		}
 	})
 }
+
+// told is a fetcher that is told how long answers may be remembered.
+type told struct{ kept []string }
+
+func (*told) Fetch(context.Context, string, int64) ([]byte, error) { return nil, did.ErrNotFound }
+
+func (k *told) Keep(atMost time.Duration, urls ...string) { k.kept = append(urls, atMost.String()) }
+
+func TestWhatIsBehindTheShelfIsToldHowLongToRemember(t *testing.T) {
+	next := &told{}
+	f := shelf.New(t.TempDir(), write).Before(next)
+	f.(did.Keeper).Keep(time.Second, "https://a.example/did.jsonl")
+	if len(next.kept) != 2 || next.kept[1] != "1s" {
+		t.Error(next.kept)
+	}
+	shelf.New(t.TempDir(), write).Before(nobody{}).(did.Keeper).Keep(time.Second, "x") // who remembers nothing need not be told
+}
+
+type nobody struct{}
+
+func (nobody) Fetch(context.Context, string, int64) ([]byte, error) { return nil, did.ErrNotFound }
