@@ -16,6 +16,7 @@ import (
 // log, takes them in, and whoever has the log verifies them; once the name has ended
 // they verify no more.
 func TestReceiptsAreSignedAsAName(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	dir := t.TempDir()
 	hub, device := filepath.Join(dir, "hub"), filepath.Join(dir, "a")
 	p := start(t, "up", "--dir", dir)

@@ -115,6 +115,7 @@ func TestTwoMachinesInOneNetwork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for real multicast and real silence")
 	}
+	t.Parallel() // it waits more than it works
 	n := &network{t: t, dir: t.TempDir(), lan: meshtest.NewLAN(t, 3)}
 	n.prepare()
 	n.move(11)

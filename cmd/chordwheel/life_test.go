@@ -48,6 +48,7 @@ func TestUpAnswersWithNothingConfigured(t *testing.T) {
 }
 
 func TestAHubThatIsGoneIsNotMissed(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	w := newWorld(t)
 	w.wantAnswer("alpha")
 	w.hub.kill()
@@ -58,6 +59,7 @@ func TestAHubThatIsGoneIsNotMissed(t *testing.T) {
 }
 
 func TestAHubWithOldDataContinuesAboveWhatDevicesHold(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	w := newWorld(t)
 	w.hub.stop()
 	old := filepath.Join(t.TempDir(), "old")
@@ -89,6 +91,7 @@ func TestAHubWithOldDataContinuesAboveWhatDevicesHold(t *testing.T) {
 }
 
 func TestAnEditOfTheCatalogueIsInForceWithoutARestart(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	w := newWorld(t)
 	w.wantAnswer("alpha")
 	catalogOf(t, w.catalog, w.endpoints(), []string{"beta", "alpha"}, []string{"gamma"})
@@ -164,6 +167,7 @@ func TestChainsAreVerifiedOffline(t *testing.T) {
 }
 
 func TestAFailingOptionMovesBackInTheOrder(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	w := newWorld(t)
 	text, err := os.ReadFile(w.catalog)
 	if err != nil {

@@ -75,6 +75,7 @@ func (l *lan) has(status, operation string) bool {
 // A copied data directory, the same device ID at two devices: seen by the hub, by
 // the devices and by third ones, and said to people with what to do.
 func TestTwinsAreNamed(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	l := newLAN(t)
 	l.device("third")
 
@@ -175,6 +176,7 @@ func stdin(t *testing.T, text string, args ...string) {
 // A peer that was killed is not reached, with the code for that; when it is back
 // it is reached again, and named as before.
 func TestPingTellsWhoIsGone(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	l := newLAN(t)
 	l.device("one")
 	two := l.device("two")
