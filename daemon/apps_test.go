@@ -3,8 +3,8 @@ package daemon_test
 import (
 	"crypto/sha256"
 	"errors"
-	"strings"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"

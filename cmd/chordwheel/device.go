@@ -387,7 +387,7 @@ func (d *device) start(ctx context.Context) (err error) {
 	}), d.log)
 	d.control = httpServer(control.Socket(d, authenticated(d.edge, d.key)), d.log)
 	d.serve("edge", func() error { return d.edge.Serve(d.edgeListener) })
-	d.serve("admin page", func() error { return d.admin.Serve(d.adminListener) })
+	d.serve("admin page", func() error { return d.admin.Serve(edge.Shaped(d.adminListener)) })
 	d.serve("control socket", func() error { return d.control.Serve(d.socket) })
 	return nil
 }
@@ -403,7 +403,7 @@ func (d *device) serve(what string, run func() error) {
 
 // httpServer makes the server of a listener for the owner's own use.
 func httpServer(h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 }
 

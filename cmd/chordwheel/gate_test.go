@@ -1,13 +1,18 @@
 package main
 
 import (
+	"bufio"
+	"crypto/tls"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chordwheel/chordwheel/daemon/control"
 )
@@ -49,6 +54,47 @@ func admin(t *testing.T, method, url, token string) (int, string) {
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(b)
+}
+
+// refusals holds listeners to the one shape of errors, also where the server refuses before
+// any handler is asked, and where a page of another site calls.
+func refusals(t *testing.T, bases map[string]string) {
+	t.Helper()
+	for what, base := range bases {
+		for name, head := range map[string]string{
+			"two lengths": "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "no host": "GET / HTTP/1.1\r\n\r\n", "no HTTP": "hello\r\n\r\n",
+			"a large header": "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + strings.Repeat("x", 100<<10) + "\r\n\r\n", "every path": "OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+			"another site": "GET /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://evil.example\r\n\r\n", "another host": "GET /nothing HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+		} {
+			u, err := url.Parse(base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn, err := net.Dial("tcp", u.Host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if u.Scheme == "https" {
+				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+			}
+			_ = conn.SetDeadline(time.Now().Add(patience))
+			if _, err := io.WriteString(conn, head); err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatalf("%s, %s: %v", what, name, err)
+			}
+			var got struct {
+				Error struct{ Message, Type, Code, Request_ID string }
+			}
+			err = json.NewDecoder(response.Body).Decode(&got)
+			conn.Close()
+			if e := got.Error; err != nil || response.StatusCode < 400 || e.Message == "" || e.Type == "" || e.Code == "" || e.Request_ID == "" || response.Header.Get("X-Chordwheel-Request-Id") != e.Request_ID {
+				t.Errorf("%s, %s: %s %+v %v", what, name, response.Status, got, err)
+			}
+		}
+	}
 }
 
 // A device that enforces answers its first chat with a token of the hub's, goes on with
@@ -100,6 +146,7 @@ func TestADeviceEnforcesInEarnest(t *testing.T) {
 			t.Errorf("%s %s: %d %s", c.method, c.path, status, body)
 		}
 	}
+	refusals(t, map[string]string{"admin": base, "dashboard": hub.ready.Hub.URL, "authority services": hub.ready.Hub.Authority})
 	out, _, code := command(t, "gate", "check", "a.b.c", "--dir", own, "--json")
 	var v control.TokenVerdict
 	if err := json.Unmarshal([]byte(out), &v); err != nil || code != exitRefused || v.Verdict != "deny" || v.Code != "invalid_token" || v.Reason == "" || v.Mode != "enforce" {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/did"
 	"github.com/chordwheel/chordwheel/did/shelf"
 	"github.com/chordwheel/chordwheel/mesh"
@@ -137,12 +138,13 @@ func (h *hub) start(ctx context.Context) (err error) {
 	}
 	pages := dashboard.New(h.Hub)
 	h.web, h.control = httpServer(pages.Web(h.options.config.Hosts, h.options.config.Origins), h.log), httpServer(pages.Socket(), h.log)
-	h.serve("dashboard", func() error { return h.web.Serve(h.webListener) })
+	h.serve("dashboard", func() error { return h.web.Serve(edge.Shaped(h.webListener)) })
 	h.serve("control socket", func() error { return h.control.Serve(h.socket) })
 	if h.authority, err = h.services(); err != nil {
 		return err
 	}
-	h.serve("authority services", func() error { return h.authority.ServeTLS(h.authorityListener, "", "") })
+	secure := tls.NewListener(h.authorityListener, h.authority.TLSConfig) // not ServeTLS: what the server itself refuses could not be put in the shape of errors
+	h.serve("authority services", func() error { return h.authority.Serve(edge.Shaped(secure)) })
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancel = cancel
 	h.serve("keys for tokens", func() error { return h.rotateKeys(run) })

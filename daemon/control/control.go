@@ -361,8 +361,21 @@ func answer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the reader left: nothing to be done
 }
 
+// kinds are code and type of a status, in the words of the edge's errors where it has
+// that status.
+var kinds = map[int]errorShape{
+	http.StatusBadRequest:          {Code: "invalid_request", Type: "invalid_request_error"},
+	http.StatusForbidden:           {Code: "forbidden", Type: "permission_error"},
+	http.StatusNotFound:            {Code: "not_found", Type: "invalid_request_error"},
+	http.StatusUnprocessableEntity: {Code: "invalid_request", Type: "invalid_request_error"},
+	http.StatusBadGateway:          {Code: "upstream_error", Type: "upstream_error"},
+}
+
 func fail(w http.ResponseWriter, status int, message string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"message": message}})
+	e, ok := kinds[status]
+	if !ok {
+		e = errorShape{Code: "internal_error", Type: "server_error"}
+	}
+	e.Message = message
+	failService(w, status, e)
 }

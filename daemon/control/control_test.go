@@ -215,12 +215,13 @@ func TestTheAdminListenerRedirectsNobody(t *testing.T) {
 	}{
 		{"GET", "//api/v1/status", 404, "not_found"}, {"GET", "/api/v1/../v1/status", 404, "not_found"}, {"GET", "/api/v1/./status", 404, "not_found"}, {"GET", "/api/v1/status/", 404, "not_found"},
 		{"GET", "/nothing", 404, "not_found"}, {"POST", "/nothing", 404, "not_found"}, {"POST", "/api/v1/status", 405, "method_not_allowed"}, {"DELETE", "/", 405, "method_not_allowed"}, {"GET", "/api/v1/status", 200, ""},
+		{"GET", "/api/v1/jobs?n=0", 400, "invalid_request"}, {"GET", "/api/v1/jobs/nobody", 404, "not_found"}, {"GET", "/api/v1/chain", 404, "not_found"},
 	} {
 		status, body := ask(t, h, c.method, c.path, "")
 		var got struct {
 			Error struct{ Message, Type, Code, Request_ID string }
 		}
-		if err := json.Unmarshal([]byte(body), &got); err != nil || status != c.status || got.Error.Code != c.code || (got.Error.Request_ID == "") != (c.code == "") {
+		if err := json.Unmarshal([]byte(body), &got); err != nil || status != c.status || got.Error.Code != c.code || (got.Error.Request_ID == "" || got.Error.Message == "" || got.Error.Type == "") != (c.code == "") {
 			t.Errorf("%s %s: %d %s, %v", c.method, c.path, status, body, err)
 		}
 	}

@@ -194,25 +194,31 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// Another handler of this machine is guarded like the edge.
+// Another handler of this machine is guarded like the edge, and refuses like it.
 func TestGuard(t *testing.T) {
 	e := newEdge(t, answering(), func(c *Config) { c.Hosts, c.Origins = []string{"box.lan"}, []string{"https://app.example"} })
 	h := e.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	for _, c := range []struct {
-		host, origin string
-		status       int
+		host, origin, body, kind string
+		status                   int
 	}{
-		{"127.0.0.1:7421", "", 418},
-		{"box.lan", "https://app.example", 418},
-		{"evil.example", "", 403},
-		{"127.0.0.1:7421", "https://evil.example", 403},
+		{"127.0.0.1:7421", "", "", "", 418},
+		{"box.lan", "https://app.example", "", "", 418},
+		{"127.0.0.1:7421", "", "{}", "application/json", 418},
+		{"evil.example", "", "", "", 400},
+		{"127.0.0.1:7421", "https://evil.example", "", "", 400},
+		{"127.0.0.1:7421", "", "{}", "text/plain", 415},
+		{"127.0.0.1:7421", "", "a=b", "application/x-www-form-urlencoded", 415},
 	} {
-		r := ask("GET", "/", "", "Origin", c.origin)
+		r := ask("POST", "/", c.body, "Origin", c.origin, "Content-Type", c.kind)
 		r.Host = c.host
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if w.Code != c.status {
-			t.Errorf("Host %s, Origin %s: %d, want %d", c.host, c.origin, w.Code, c.status)
+			t.Errorf("Host %s, Origin %s, %s: %d, want %d", c.host, c.origin, c.kind, w.Code, c.status)
+		}
+		if w.Code != http.StatusTeapot {
+			errorOf(t, w)
 		}
 	}
 }

@@ -17,7 +17,11 @@ var (
 	noExpected = []byte("HTTP/1.1 417 Expectation Failed\r\n")
 )
 
-// shaped is a listener on whose connections those answers too have the shape of errors.
+// Shaped gives l with connections on which those answers too have the shape of errors,
+// for other servers of this program. What is said on them must be HTTP as it is: TLS
+// lies below.
+func Shaped(l net.Listener) net.Listener { return shaped{l} }
+
 type shaped struct{ net.Listener }
 
 func (l shaped) Accept() (net.Conn, error) {

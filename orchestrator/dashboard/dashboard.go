@@ -7,6 +7,7 @@ package dashboard
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
@@ -256,8 +257,10 @@ func answer(w http.ResponseWriter, v any, err error) {
 
 func fail(w http.ResponseWriter, status int, message string) {
 	headers(w, "application/json")
+	id := "req-" + rand.Text()
+	w.Header().Set("X-Chordwheel-Request-Id", id)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"message": message, "type": kinds[status], "code": codes[status]}})
+	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"message": message, "type": kinds[status], "code": codes[status], "request_id": id}})
 }
 
 var (
