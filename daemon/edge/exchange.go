@@ -32,6 +32,7 @@ type exchange struct {
 
 	app      *apps.App // nil for the device's own key
 	provider string    // that calls, on its routes
+	wishes   *Work     // what the headers say; the routes that do work fill in the rest
 	work     *Work     // nil on routes that do none
 	bodyRead bool      // the request's body was read to its end
 	stream   *events   // set once the answer is a stream
@@ -58,6 +59,9 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request, loopback bool) {
 	x := &exchange{edge: e, w: w, r: r, rc: http.NewResponseController(w), id: requestID(r.Header), began: time.Now(), route: "none"}
 	h := w.Header()
 	h[headerRequestID] = []string{x.id}
+	if len(r.TransferEncoding) > 0 { // there may have been a length too, which net/http hides: a proxy that went by it takes what follows for another request
+		h["Connection"] = connClose
+	}
 	defer x.close()
 	if refusal := x.admit(loopback); refusal != nil {
 		x.refuse(refusal.fail())
@@ -109,6 +113,10 @@ func (x *exchange) admit(loopback bool) *Refusal {
 		if wait, ok := x.app.Admit(x.began); !ok {
 			return &Refusal{Code: RateLimited, Message: "this application sends more requests a minute than it may", RetryAfter: wait}
 		}
+	}
+	x.wishes = new(Work)
+	if refusal := readWishes(x.r.Header, x.wishes); refusal != nil {
+		return refusal
 	}
 	return to.serve(x, arg)
 }

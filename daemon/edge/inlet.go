@@ -22,7 +22,8 @@ func (x *exchange) postInlet(string) *Refusal {
 	if desk == nil {
 		return Refuse(NoSnapshot, "this device keeps no receipts: see docs/edge.md for what inlet and outlet need")
 	}
-	w := &Work{Primitive: chain.LLMChat}
+	w := x.wishes
+	w.Primitive = chain.LLMChat
 	return x.inside(w, x.edge.limits.Body, func() *Refusal {
 		if err := readInlet(w, x.edge.limits); err != nil {
 			return asRefusal(err)
@@ -75,9 +76,6 @@ func refusalOf(err error) *Refusal {
 // place among the requests in work, and at most so many bytes.
 func (x *exchange) inside(w *Work, most int64, then func() *Refusal) *Refusal {
 	w.ID, w.App, x.work = x.id, x.app, w
-	if refusal := readWishes(x.r.Header, w); refusal != nil {
-		return refusal
-	}
 	if !x.edge.gate.enter() {
 		return Refuse(Overloaded, "the edge works on as many requests as it may: try again")
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,8 @@ func (x *exchange) postOutlet(string) *Refusal {
 	if desk == nil {
 		return Refuse(SpoolFull, "this device keeps no receipts: see docs/edge.md for what inlet and outlet need")
 	}
-	w := &Work{Primitive: chain.LLMChat}
+	w := x.wishes
+	w.Primitive = chain.LLMChat
 	return x.inside(w, x.edge.limits.Outlet, func() *Refusal {
 		r := x.edge.readReport(w.Body, time.Now())
 		x.agent, x.tokenID = r.AgentDID, r.TokenID
@@ -48,7 +50,11 @@ func (x *exchange) postOutlet(string) *Refusal {
 // readReport makes a receipt of an outlet's body.
 func (e *Edge) readReport(body []byte, now time.Time) report {
 	r := report{Receipt: receipt.Receipt{Status: receipt.OK, RequestAt: now, ResponseAt: now, Capability: string(chain.LLMChat)}}
-	bad := func(name string) { r.problems = append(r.problems, name) }
+	bad := func(name string) {
+		if !slices.Contains(r.problems, name) {
+			r.problems = append(r.problems, name)
+		}
+	}
 	var m map[string]json.RawMessage
 	if json.Unmarshal(body, &m) != nil || m == nil {
 		bad("body")

@@ -82,7 +82,7 @@ func (x *exchange) postProvider(string) *Refusal {
 	if !x.edge.registrations.Allow() {
 		return Refuse(RateLimited, "too many providers register at once")
 	}
-	w := new(Work)
+	w := x.wishes
 	return x.inside(w, maxRegistration, func() *Refusal {
 		var q ProviderRequest
 		if refusal := x.object(w.Body, &q); refusal != nil {
@@ -218,12 +218,12 @@ func (x *exchange) postHeartbeat(id string) *Refusal {
 	if x.r.ContentLength == 0 {
 		return beat()
 	}
-	return x.inside(new(Work), maxHeartbeat, beat)
+	return x.inside(x.wishes, maxHeartbeat, beat)
 }
 
 // postResult serves POST /api/v1/jobs/{id}/result.
 func (x *exchange) postResult(id string) *Refusal {
-	w := new(Work)
+	w := x.wishes
 	return x.inside(w, job.MaxResult+resultFrame, func() *Refusal {
 		var q JobResult
 		if refusal := x.object(w.Body, &q); refusal != nil {

@@ -22,7 +22,7 @@ import (
 const registration = `{"invitation":"chordwheel1:x","capabilities":["execute:text.keywords"],"worker_class":"browser"}`
 
 // boarded is an edge with a board whose invitations are all good but for some.
-func boarded(t testing.TB) (*Edge, *job.Board) {
+func boarded(t testing.TB, change ...func(*Config)) (*Edge, *job.Board) {
 	t.Helper()
 	b := job.NewBoard(job.NewTable(nil), nil)
 	admit := func(_ context.Context, invitation chain.Secret, _ job.Registration) (job.Grant, error) {
@@ -34,9 +34,10 @@ func boarded(t testing.TB) (*Edge, *job.Board) {
 		}
 		return job.Grant{Scope: chain.DefaultScope, Patterns: []member.Pattern{member.Everything}}, nil
 	}
-	return newEdge(t, answering(), func(c *Config) {
+	change = append(change, func(c *Config) {
 		c.Jobs, c.Origins = &Jobs{Board: b, Admit: admit}, []string{"http://app.example"}
-	}), b
+	})
+	return newEdge(t, answering(), change...), b
 }
 
 // registered is a provider of e.

@@ -104,7 +104,8 @@ func isCleanID(id string) bool {
 
 // createChatCompletion serves POST /v1/chat/completions.
 func (x *exchange) createChatCompletion(string) *Refusal {
-	w := &Work{Primitive: chain.LLMChat}
+	w := x.wishes
+	w.Primitive = chain.LLMChat
 	read := func(w *Work) *Refusal {
 		c, err := readChat(w.Body, x.edge.limits)
 		if err != nil {
@@ -126,7 +127,8 @@ func (x *exchange) createChatCompletion(string) *Refusal {
 
 // doWork serves POST /api/v1/work/{primitive}.
 func (x *exchange) doWork(primitive string) *Refusal {
-	w := &Work{Primitive: chain.Primitive(primitive)}
+	w := x.wishes
+	w.Primitive = chain.Primitive(primitive)
 	read := func(w *Work) *Refusal {
 		model, payload, err := readWork(w.Body, w.Primitive, x.edge.limits)
 		if err != nil {
@@ -185,9 +187,6 @@ func (x *exchange) answer(a walk.Attempt, body []byte) error {
 
 // listModels serves GET /v1/models.
 func (x *exchange) listModels(string) *Refusal {
-	if refusal := readWishes(x.r.Header, new(Work)); refusal != nil {
-		return refusal
-	}
 	m := x.edge.worker.Models(x.app)
 	list := ModelList{Object: "list", Data: []ModelObject{autoModel(m)}}
 	if x.edge.agents {
@@ -200,9 +199,6 @@ func (x *exchange) listModels(string) *Refusal {
 
 // getModel serves GET /v1/models/{id}.
 func (x *exchange) getModel(id string) *Refusal {
-	if refusal := readWishes(x.r.Header, new(Work)); refusal != nil {
-		return refusal
-	}
 	m := x.edge.worker.Models(x.app)
 	if id == Auto {
 		return x.reply(http.StatusOK, autoModel(m))
