@@ -38,6 +38,9 @@ receipt has. Text comes from a FILE or from standard input.`,
 			if err != nil {
 				return err
 			}
+			if len(b) > receipt.MaxBytes { // of a beginning no receipt has the hash
+				return fmt.Errorf("that is longer than %d MiB, which no receipt is about", receipt.MaxBytes>>20)
+			}
 			sum, err := of(b)
 			if err != nil {
 				return err

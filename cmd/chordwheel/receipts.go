@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
@@ -144,31 +145,46 @@ func (a *app) receiptsExport() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var without []string // one that waits, or was set aside, keeps no other back
 			for _, s := range all {
 				f, err := auditor.Check(c.Context(), s.Line, audit.Seen{})
 				if err != nil {
 					return unreachable("%s: %w", s.TransactionID, err)
 				}
 				if !f.OK {
-					return fmt.Errorf("%s: %s", s.TransactionID, f.Wrong())
-				}
-				if err := oneLineJSON(a.out, f.Proven); err != nil {
+					without = append(without, fmt.Sprintf("%s is not exported: %s", s.TransactionID, f.Wrong()))
+				} else if err := oneLineJSON(a.out, f.Proven); err != nil {
 					return err
 				}
+			}
+			if len(without) > 0 {
+				return errors.New(strings.Join(without, "\n"))
 			}
 			return nil
 		}}
 }
 
-// kept reads the receipts of this device: all, or those of a transaction.
+// kept reads the receipts of this device: all, or those of a transaction. Lines that are
+// none any more are left out, and said.
 func (a *app) kept(transaction string) ([]receipt.Signed, error) {
+	all, damaged, err := a.lines(transaction)
+	for _, b := range damaged {
+		_, err := receipt.Parse(b)
+		fmt.Fprintln(a.err, a.paint(yellow, "! a damaged line in the spool is left out: "+err.Error()))
+	}
+	return all, err
+}
+
+// lines reads the receipts of this device: all, or those of a transaction; and the lines
+// that are none any more, whose transaction nobody knows.
+func (a *app) lines(transaction string) (all []receipt.Signed, damaged [][]byte, err error) {
 	dir, err := a.ownDir()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	config := defaultDevice(0, "127.0.0.1")
 	if err := load(&config, dir, a.environ); err != nil {
-		return nil, usage("%w", err)
+		return nil, nil, usage("%w", err)
 	}
 	where := dir
 	if config.SpoolDir != "" {
@@ -177,14 +193,10 @@ func (a *app) kept(transaction string) ([]receipt.Signed, error) {
 			where = filepath.Join(where, filepath.Base(dir))
 		}
 	}
-	var all []receipt.Signed
 	err = spool.Read(where, func(line []byte) error {
-		s, err := receipt.Parse(line)
-		if err != nil {
-			fmt.Fprintln(a.err, a.paint(yellow, "! a damaged line in the spool is left out: "+err.Error()))
-			return nil
-		}
-		if transaction == "" || s.TransactionID == transaction {
+		if s, err := receipt.Parse(line); err != nil {
+			damaged = append(damaged, bytes.Clone(line))
+		} else if transaction == "" || s.TransactionID == transaction {
 			all = append(all, s)
 		}
 		return nil
@@ -192,7 +204,7 @@ func (a *app) kept(transaction string) ([]receipt.Signed, error) {
 	if err == nil && transaction != "" && len(all) == 0 {
 		err = fmt.Errorf("this device has no receipt of transaction %s; chordwheel receipts list shows what it has", chain.Clip(transaction))
 	}
-	return all, err
+	return all, damaged, err
 }
 
 func (a *app) ownDir() (string, error) {
@@ -243,7 +255,7 @@ func (v *verification) auditor() (*audit.Auditor, error) {
 	}
 	dir, err := v.ownDir()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; or name a ledger with --origin and --ledger-did", err)
 	}
 	joined, ok, err := daemon.LoadJoined(peeked(dir))
 	if err != nil {
@@ -314,10 +326,10 @@ func (v *verification) run(ctx context.Context, what string) error {
 }
 
 func (v *verification) tell(w io.Writer, findings []audit.Finding) {
-	for _, f := range findings {
+	for i, f := range findings {
 		switch {
 		case f.Wrong() != "":
-			fmt.Fprintf(w, "%s  %s: %s\n", v.paint(yellow, "WRONG"), f.Transaction, f.Wrong())
+			fmt.Fprintf(w, "%s  %s: %s\n", v.paint(yellow, "WRONG"), cmp.Or(f.Transaction, fmt.Sprint("receipt ", i+1)), f.Wrong())
 		case f.Inclusion == "":
 			fmt.Fprintf(w, "%s     %s: signed; nothing here proves that a ledger has it\n", v.paint(green, "ok"), f.Transaction)
 		default:
@@ -345,10 +357,13 @@ func (v *verification) read(what string) ([][]byte, error) {
 		b, err = os.ReadFile(what)
 	}
 	if what == "" || errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(what, `/\.`) {
-		all, err := v.kept(what)
-		lines := make([][]byte, 0, len(all))
+		all, damaged, err := v.lines(what)
+		var lines [][]byte
 		for _, s := range all {
 			lines = append(lines, s.Line)
+		}
+		if what == "" { // what was altered beyond recognition is wrong, not left out
+			lines = append(lines, damaged...)
 		}
 		return lines, err
 	}

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/daemon/adapter/providertest"
 	"github.com/chordwheel/chordwheel/daemon/audit"
 	"github.com/chordwheel/chordwheel/daemon/control"
@@ -58,6 +60,12 @@ func TestNothingIsNotVerified(t *testing.T) {
 			t.Errorf("%d bytes: %d receipts", len(content), len(lines))
 		}
 	}
+	hash := (&app{in: strings.NewReader(strings.Repeat(" ", receipt.MaxBytes+1)), out: io.Discard}).hash()
+	hash.SetArgs([]string{"text"})
+	hash.SilenceErrors, hash.SilenceUsage = true, true
+	if err := hash.Execute(); err == nil {
+		t.Error("the beginning of a text is hashed as if it were the whole")
+	}
 	file := filepath.Join(t.TempDir(), "receipts.jsonl")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -103,9 +111,43 @@ func TestReceiptsReachTheLedger(t *testing.T) {
 	if err := os.WriteFile(exported, []byte(good(t, "receipts", "export", "--dir", w.deviceDir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.hub.stop()
 	w.device.stop()
+	everyAlteredLineIsWrong(t, w.deviceDir)
+	w.hub.stop()
 	everyAlteredMemberFails(t, w.deviceDir, exported)
+}
+
+// What was altered in the device's own files is wrong, also where it is no receipt any
+// more; and it keeps no other one from being exported.
+func everyAlteredLineIsWrong(t *testing.T, dir string) {
+	t.Helper()
+	file := filepath.Join(dir, "spool.jsonl")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{`"status":"ok"`: `"status":"fine"`, `"capability":"llm.chat"`: `"capability":"llm.t1"`} {
+		if err := os.WriteFile(file, bytes.Replace(whole, []byte(from), []byte(to), 1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all, code := findings(t, "--dir", dir)
+		wrong := 0
+		for _, f := range all {
+			if !f.OK {
+				wrong++
+			}
+		}
+		if code != 1 || len(all) != 4 || wrong != 1 {
+			t.Errorf("%s: code %d, %d wrong of %d", to, code, wrong, len(all))
+		}
+		out, said, _ := command(t, "receipts", "export", "--dir", dir)
+		if n := strings.Count(out, "\n"); n != 3 || said == "" {
+			t.Errorf("%s: %d are exported, and said is %q", to, n, said)
+		}
+	}
+	if err := os.WriteFile(file, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func everyAlteredMemberFails(t *testing.T, dir, exported string) {
