@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/lan"
 )
 
 // Errors of this package.
@@ -167,7 +168,7 @@ func overTCP(plain bool, config *tls.Config, timeout time.Duration) *http.Transp
 	d := &net.Dialer{Timeout: timeout}
 	if plain { // on the address that is about to be dialled, whatever its name
 		d.Control = func(_, address string, _ syscall.RawConn) error {
-			if at, err := netip.ParseAddrPort(address); err != nil || !nearAddr(at.Addr()) {
+			if at, err := netip.ParseAddrPort(address); err != nil || !lan.Near(at.Addr()) {
 				return fmt.Errorf("%w: %s", ErrAddress, chain.Clip(address))
 			}
 			return nil
@@ -205,15 +206,10 @@ func tlsConfig(o Options) (*tls.Config, error) {
 // that it leads to is checked again when it is dialled.
 func near(host string) bool {
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return nearAddr(ip)
+		return lan.Near(ip)
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".local") || !strings.Contains(host, ".")
-}
-
-func nearAddr(ip netip.Addr) bool {
-	ip = ip.Unmap()
-	return ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast()
 }
 
 // Origin is scheme, host and port of the server; "" while it is not known.

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,7 +32,7 @@ func TestURLs(t *testing.T) {
 			t.Errorf("%s: origin %s", base, o)
 		}
 	}
-	for _, base := range []string{"", "hub.example", "ftp://hub.example", "http://hub.example", "http://93.184.215.14", "https://", "https://user:pw@hub.example", "https://hub.example?x=1", "https://hub.example#x", "https://user:pw%zz@hub.example", "https://hub.example:0", "http://127.0.0.1:99999", "http://localhost.evil.example"} {
+	for _, base := range []string{"", "hub.example", "ftp://hub.example", "http://hub.example", "http://93.184.215.14", "http://169.254.169.254/latest", "http://[fd00:ec2::254]", "https://", "https://user:pw@hub.example", "https://hub.example?x=1", "https://hub.example#x", "https://user:pw%zz@hub.example", "https://hub.example:0", "http://127.0.0.1:99999", "http://localhost.evil.example"} {
 		if _, err := New(base, Options{}); !errors.Is(err, ErrURL) || strings.Contains(err.Error(), "pw") || strings.Contains(err.Error(), "x=1") {
 			t.Errorf("%s: %v", base, err)
 		}
@@ -45,11 +44,20 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-func TestNear(t *testing.T) {
-	for ip, want := range map[string]bool{"127.0.0.1": true, "::1": true, "10.1.2.3": true, "fe80::1": true, "::ffff:192.168.1.1": true, "1.1.1.1": false, "0.0.0.0": false, "2606:4700::1": false, "100.64.0.1": false} {
-		if got := nearAddr(netip.MustParseAddr(ip)); got != want {
-			t.Errorf("%s: %v", ip, got)
+// A name that may be of the LAN is dialled over plain http only where it leads there: not
+// into the internet, and not to where a cloud keeps the machine's credentials.
+func TestWherePlainHTTPIsDialled(t *testing.T) {
+	dial := overTCP(true, nil, time.Second).DialContext
+	for address, refused := range map[string]bool{"169.254.169.254:80": true, "[fd00:ec2::254]:80": true, "[::ffff:169.254.169.254]:80": true, "192.0.2.1:80": true, "127.0.0.1:1": false} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		c, err := dial(ctx, "tcp", address)
+		if err == nil {
+			c.Close()
 		}
+		if errors.Is(err, ErrAddress) != refused {
+			t.Errorf("%s: %v", address, err)
+		}
+		cancel()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/lan"
 )
 
 // Refusals of an endpoint.
@@ -43,15 +44,9 @@ func join(endpoint, path string) (*url.URL, error) {
 	return u, nil
 }
 
-var metadataService = netip.MustParseAddr("169.254.169.254")
-
 // local reports whether addr (host:port, the host an IP address) is on this
-// machine or in its LAN. The address of clouds' metadata services is neither.
+// machine or in its LAN.
 func local(addr string) bool {
 	ap, err := netip.ParseAddrPort(addr)
-	if err != nil {
-		return false
-	}
-	ip := ap.Addr().Unmap()
-	return ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast() && ip != metadataService
+	return err == nil && lan.Near(ap.Addr())
 }
