@@ -21,6 +21,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/daemon/gate"
 	"github.com/chordwheel/chordwheel/mesh"
 )
@@ -288,15 +289,13 @@ func plainEnvError(err error, t reflect.Type) (names []string) {
 	return names
 }
 
-// validate checks what the types cannot, and names everything that is wrong.
-func (c *deviceConfig) validate() error { return oneLine(c.wrong()) }
-
 // canBeSent reports whether a key arrives in a header as it is. A line break behind it, as
 // files have one, would shut everybody out.
 func canBeSent(key string) bool {
 	return key == strings.TrimSpace(key) && strings.IndexFunc(key, unicode.IsControl) < 0
 }
 
+// wrong checks what the types cannot, and names everything that is wrong.
 func (c *deviceConfig) wrong() (wrong []string) {
 	wrong = append(wrong, wrongAddress("edge", c.Edge)...)
 	wrong = append(wrong, wrongAddress("admin", c.Admin)...)
@@ -304,6 +303,7 @@ func (c *deviceConfig) wrong() (wrong []string) {
 	if err := mesh.CheckPeers(c.Peers); err != nil {
 		wrong = append(wrong, "peers: "+err.Error())
 	}
+	wrong = append(wrong, edge.CheckNames(c.Hosts, c.Origins)...)
 	wrong = append(wrong, wrongLevel(c.Log)...)
 	if c.KeyRing != "file" && c.KeyRing != "os" {
 		wrong = append(wrong, fmt.Sprintf("keyring %q must be file or os", c.KeyRing))
@@ -379,6 +379,7 @@ func (c *hubConfig) wrong() []string {
 		}
 	}
 	wrong = append(wrong, wrongListen(c.Listen)...)
+	wrong = append(wrong, edge.CheckNames(c.Hosts, c.Origins)...)
 	return append(wrong, wrongLevel(c.Log)...)
 }
 
@@ -386,7 +387,7 @@ func oneLine(wrong []string) error {
 	if len(wrong) == 0 {
 		return nil
 	}
-	return errors.New("configuration: " + strings.Join(wrong, "; "))
+	return errors.New("configuration: " + strings.ReplaceAll(strings.Join(wrong, "; "), "\n", "; "))
 }
 
 func wrongAddress(name, address string) []string {
@@ -398,6 +399,14 @@ func wrongAddress(name, address string) []string {
 		return []string{fmt.Sprintf("%s %q must be HOST:PORT, such as 127.0.0.1:0", name, address)}
 	}
 	return nil
+}
+
+// isPublic reports whether others than this machine reach a listener at address, as far
+// as that can be said without asking for a name.
+func isPublic(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "" || ip != nil && !ip.IsLoopback())
 }
 
 func wrongListen(addresses []string) []string {

@@ -32,7 +32,7 @@ func TestTheEnvironmentWinsOverTheFileAndTheFileOverTheDefaults(t *testing.T) {
 	if c.Name != "from-env" || c.Edge != "127.0.0.1:1111" || c.Admin != "127.0.0.1:7421" || c.Key.Reveal() != "secret" || c.FirstOutput != 7*time.Second || len(c.Hosts) != 2 {
 		t.Errorf("got %+v", c)
 	}
-	if err := c.validate(); err != nil {
+	if err := oneLine(c.wrong()); err != nil {
 		t.Error(err)
 	}
 }
@@ -77,7 +77,7 @@ func TestTheServiceTokenIsAnAliasOfTheKey(t *testing.T) {
 	if err := load(&c, t.TempDir(), []string{"ORCH_SERVICE_TOKEN=x"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.validate(); err != nil || c.Key.Reveal() != "x" {
+	if err := oneLine(c.wrong()); err != nil || c.Key.Reveal() != "x" {
 		t.Errorf("key %q, error %v", c.Key.Reveal(), err)
 	}
 }
@@ -120,6 +120,11 @@ func TestOneLineNamesEverythingThatIsWrong(t *testing.T) {
 		"file, environment and values at once": {file: "nmae: x\nmetered: 7\nexplore: 8\nedge: nowhere\n", environ: []string{"SPOOL_MAX=many", "GATE_MODE=loud"},
 			want: []string{`"nmae" (line 1)`, "line 2, column 10: want true or false", "line 3, column 10: want true or false", "SPOOL_MAX must be", `edge "nowhere"`, `GATE_MODE: gate mode "loud"`}, never: "many"},
 		"a broken adapters": {file: "adapters: 7\n", want: []string{"adapters"}},
+		"two services": {file: "adapters:\n  - name: a b\n    adapter: nope\n  - endpoint: ftp://x\n", environ: []string{"GATE_MODE=loud"},
+			want: []string{`"a b"`, `required field "models"`, "config.yaml:4:", `required field "adapter"`, "GATE_MODE"}},
+		"names of listeners": {file: "hosts: [box.lan, http://x, a b]\n", environ: []string{"CHORDWHEEL_ORIGINS=*,https://a.example/b", "GATE_MODE=loud"},
+			want: []string{`CHORDWHEEL_HOSTS: "http://x"`, `CHORDWHEEL_HOSTS: "a b"`, `CHORDWHEEL_ORIGINS: "*"`, `CHORDWHEEL_ORIGINS: "https://a.example/b"`, "GATE_MODE"}},
+		"for everybody, without a key": {file: "edge: :7420\nlog: loud\n", want: []string{"no key", "ORCH_API_KEY", `log "loud"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -127,10 +132,7 @@ func TestOneLineNamesEverythingThatIsWrong(t *testing.T) {
 			config := defaultDevice(0, "127.0.0.1")
 			err := load(&config, dir, c.environ)
 			if err == nil {
-				err = config.validate()
-			}
-			if err == nil {
-				_, err = (&device{options: deviceOptions{dir: dir, config: config}}).services()
+				err = (&device{options: deviceOptions{dir: dir, config: config}}).settings()
 			}
 			if err == nil {
 				t.Fatal("it was taken")
@@ -225,5 +227,18 @@ func TestManyModelsOfThisMachine(t *testing.T) {
 	locals, err := d.services()
 	if err != nil || len(locals) != wire.MaxLocals || locals[len(locals)-1].Option.ID != builtinOption().Option.ID {
 		t.Errorf("%d options, %v: want %d, the builtin among them", len(locals), err, wire.MaxLocals)
+	}
+}
+
+func TestAHubsSettingsAreNamedAtOnce(t *testing.T) {
+	c := defaultHub("127.0.0.1")
+	err := load(&c, t.TempDir(), []string{"CHORDWHEEL_HOSTS=a/b", "CHORDWHEEL_ORIGINS=*", "CHORDWHEEL_LOG=loud", "CHORDWHEEL_WEB=nowhere"})
+	if err == nil {
+		err = c.validate()
+	}
+	for _, want := range []string{"CHORDWHEEL_HOSTS", "CHORDWHEEL_ORIGINS", `log "loud"`, `web "nowhere"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %q", err, want)
+		}
 	}
 }

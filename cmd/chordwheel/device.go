@@ -145,16 +145,26 @@ var adapters = func(upstream *openai.Adapter) map[string]adapter.Adapter {
 	return map[string]adapter.Adapter{"openai": upstream, "builtin": builtin.Adapter{}}
 }
 
+// settings names every setting that is wrong or contradicts another, in one line.
+func (d *device) settings() error {
+	wrong := d.options.config.wrong()
+	if _, err := d.services(); err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	if !d.options.makeKey && isPublic(d.options.config.Edge) {
+		if key, err := d.edgeKey(); err == nil && key == "" { // another error is told when the key is wanted
+			wrong = append(wrong, edge.ErrNoKey.Error())
+		}
+	}
+	return oneLine(wrong)
+}
+
 // openDevice opens the data directory and builds the parts over it. Nothing
 // listens or speaks yet.
 func openDevice(o deviceOptions) (d *device, err error) {
 	opening := &device{options: o, log: o.log}
 	d = opening
-	wrong := o.config.wrong()
-	if _, err := d.services(); err != nil {
-		wrong = append(wrong, err.Error())
-	}
-	if err := oneLine(wrong); err != nil {
+	if err := d.settings(); err != nil {
 		return nil, usage("%w", err)
 	}
 	defer func() {

@@ -14,11 +14,12 @@ import (
 )
 
 // logger makes the log of a node: for people on a terminal, JSON elsewhere. What
-// libraries say goes there too, from warnings up.
-func (a *app) logger(level string) (*slog.Logger, error) {
+// libraries say goes there too, from warnings up. A level that is none is info: the
+// node's settings say so, with all else that is wrong.
+func (a *app) logger(level string) *slog.Logger {
 	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usage("log level %q must be debug, info, warn or error", level)
+	if l.UnmarshalText([]byte(level)) != nil {
+		l = slog.LevelInfo
 	}
 	var handler slog.Handler = slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: l})
 	if f, ok := a.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -27,7 +28,7 @@ func (a *app) logger(level string) (*slog.Logger, error) {
 	libraries := atLeast{handler, slog.LevelWarn}
 	mesh.RouteLibraryLogs(libraries)
 	slog.SetDefault(slog.New(libraries)) // drops what is printed with package log: net/http quotes foreign bytes there
-	return slog.New(inOrder{Handler: handler}), nil
+	return slog.New(inOrder{Handler: handler})
 }
 
 // inOrder writes a line in the order in which people read it: time, level,

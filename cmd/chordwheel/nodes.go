@@ -84,10 +84,7 @@ func (a *app) deviceOptions() (deviceOptions, error) {
 			config.Name = "device"
 		}
 	}
-	log, err := a.logger(config.Log)
-	if err != nil {
-		return deviceOptions{}, err
-	}
+	log := a.logger(config.Log)
 	return deviceOptions{dir: dir, config: config, outside: outside, environ: a.environ, log: log, say: a.err}, nil
 }
 
@@ -133,10 +130,7 @@ is never in the path of a request. Devices join with what "chordwheel invite" pr
 			if len(listen) > 0 {
 				config.Listen = listen
 			}
-			log, err := a.logger(config.Log)
-			if err != nil {
-				return err
-			}
+			log := a.logger(config.Log)
 			h, err := openHub(hubOptions{dir: dir, config: config, log: log, say: a.err})
 			if err != nil {
 				return a.inUse(c.Context(), err, dir)

@@ -152,10 +152,7 @@ func (u *upRun) startHub(ctx context.Context) (err error) {
 	if slices.Equal(config.Listen, defaultHub(u.host).Listen) {
 		config.Listen = meshAddresses(u.host, meshPort(u.host, hubMeshPort, u.err))
 	}
-	log, err := u.logger(config.Log)
-	if err != nil {
-		return err
-	}
+	log := u.logger(config.Log)
 	if u.hub, err = openHub(hubOptions{dir: dir, config: config, nextPort: true, log: log.With("node", hubName), say: u.err}); err != nil {
 		return err
 	}
@@ -181,10 +178,7 @@ func (u *upRun) openDevice(i int, locals []wire.LocalOption) (*device, error) {
 	if slices.Equal(config.Listen, defaultDevice(i, u.host).Listen) {
 		config.Listen = meshAddresses(u.host, meshPort(u.host, devMeshPort+10*i, u.err))
 	}
-	log, err := u.logger(config.Log)
-	if err != nil {
-		return nil, err
-	}
+	log := u.logger(config.Log)
 	return openDevice(deviceOptions{dir: dir, config: config, environ: u.environ, ownID: true, makeKey: true, nextPort: true, locals: locals,
 		hubs: u.hub.node.Addrs, log: log.With("node", name), say: u.err})
 }

@@ -185,21 +185,33 @@ func New(cfg Config) (*Edge, error) {
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
+	if wrong := CheckNames(cfg.Hosts, cfg.Origins); len(wrong) > 0 {
+		return nil, errors.New("edge: " + strings.Join(wrong, "; "))
+	}
 	for _, h := range cfg.Hosts {
-		name := hostname(h)
-		if name == "" || strings.ContainsAny(h, "/*@ ") {
-			return nil, fmt.Errorf("edge: CHORDWHEEL_HOSTS: %q is not a host name: write it as in box.lan", chain.Clip(h))
-		}
-		e.hosts[name] = true
+		e.hosts[hostname(h)] = true
 	}
 	for _, o := range cfg.Origins {
-		u, err := url.Parse(o)
-		if err != nil || u.Scheme == "" || u.Host == "" || o != u.Scheme+"://"+u.Host || strings.Contains(o, "*") {
-			return nil, fmt.Errorf("edge: CHORDWHEEL_ORIGINS: %q is not an origin: write it as in https://app.example:8443, without a path", chain.Clip(o))
-		}
 		e.origins[strings.ToLower(o)] = true
 	}
 	return e, nil
+}
+
+// CheckNames says of each host and origin of a [Config] that is none what to write
+// instead.
+func CheckNames(hosts, origins []string) (wrong []string) {
+	for _, h := range hosts {
+		if hostname(h) == "" || strings.ContainsAny(h, "/*@ ") {
+			wrong = append(wrong, fmt.Sprintf("CHORDWHEEL_HOSTS: %q is not a host name: write it as in box.lan", chain.Clip(h)))
+		}
+	}
+	for _, o := range origins {
+		u, err := url.Parse(o)
+		if err != nil || u.Scheme == "" || u.Host == "" || o != u.Scheme+"://"+u.Host || strings.Contains(o, "*") {
+			wrong = append(wrong, fmt.Sprintf("CHORDWHEEL_ORIGINS: %q is not an origin: write it as in https://app.example:8443, without a path", chain.Clip(o)))
+		}
+	}
+	return wrong
 }
 
 // ServeHTTP answers one request as on a loopback listener.
