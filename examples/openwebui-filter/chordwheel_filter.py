@@ -48,13 +48,16 @@ class Filter:
             asked = self._model(body.get("model"))
             auto = asked == self.valves.auto_model
             answer = await self._post("/inlet", {"mode": "auto" if auto else "direct", "model": asked, "messages": body["messages"]})
+            chosen = self._prefix(body.get("model")) + answer["agent_model_id"]
+            transaction = answer["transaction_id"]
             self._stash(self._name(body, __metadata__), answer)
+            # From here on nothing fails: a body is changed whole or not at all.
             if self.valves.carried:
                 # The edge keeps the chat's receipt under this transaction, and takes the
                 # member out: one chat leaves one receipt.
-                body["transaction_id"] = answer["transaction_id"]
+                body["transaction_id"] = transaction
             if auto:
-                body["model"] = self._prefix(body.get("model")) + answer["agent_model_id"]
+                body["model"] = chosen
                 await self._say(__event_emitter__, answer)
         except Exception as problem:
             self._log("inlet", problem)
@@ -102,7 +105,8 @@ class Filter:
             await emit({"type": "status", "data": {"description": "chordwheel: " + answer["agent_model_id"], "done": True}})
 
     async def _post(self, path, question):
-        return await asyncio.to_thread(self._send, path, question)
+        # The socket's own limit starts anew with each byte that comes.
+        return await asyncio.wait_for(asyncio.to_thread(self._send, path, question), self.valves.timeout)
 
     def _send(self, path, question):
         request = urllib.request.Request(

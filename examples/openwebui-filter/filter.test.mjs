@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, before, test } from "node:test";
@@ -50,6 +51,22 @@ async function receipts() {
 }
 
 const messages = [{ role: "user", content: "count to five" }];
+
+const oddities = [];
+
+/** An edge that is none: it answers with text, or, without one, with a blank now and then for ever. */
+async function oddEdge(text) {
+  const server = createServer((request, response) => {
+    request.resume();
+    response.writeHead(200, { "Content-Type": "application/json" });
+    if (text) return response.end(text);
+    const timer = setInterval(() => response.write(" "), 50);
+    response.on("close", () => clearInterval(timer));
+  });
+  oddities.push(server);
+  await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
+  return `http://127.0.0.1:${server.address().port}/v1`;
+}
 
 test("lists models, as the model picker does", async () => {
   const { data } = await (await call("/models")).json();
@@ -115,7 +132,7 @@ test("errors have one shape", async () => {
   }
 });
 
-test("the filter, as Open WebUI loads it", { skip: python ? false : "there is no python3" }, async () => {
+test("the filter, as Open WebUI loads it", { skip: python ? false : "there is no python3", timeout: 60_000 }, async () => {
   const child = spawn(python, ["-B", join(here, "play.py")], { cwd: here, stdio: ["pipe", "pipe", "inherit"] });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const valves = { edge: mesh.device.edge, key: mesh.device.key };
@@ -149,19 +166,30 @@ test("the filter, as Open WebUI loads it", { skip: python ? false : "there is no
     await play({ call: "outlet", metadata: metadata(2), body: { messages: answered } });
     assert.equal((await receipts()).length, before + 2);
 
-    // What fails in the filter never reaches the user.
-    for (const broken of [{ key: "wrong" }, { key: mesh.device.key, edge: "http://127.0.0.1:1/v1" }]) {
+    const named = await play({ call: "inlet", valves, metadata: metadata(4), body: { model: "wheel.auto", messages } });
+    assert.equal(named.body.model, "wheel.first/small", "the name of a connection stays in front");
+    assert.equal(named.events.length, 1);
+    await play({ call: "outlet", metadata: metadata(4), body: { messages: [...messages, { role: "assistant", content: "", error: { content: "x" } }] } });
+    const all = await receipts();
+    assert.deepEqual([all.length, all.at(-1).status], [before + 3, "upstream_error"], "a chat that failed is reported as one");
+
+    // What fails in the filter never reaches the user: a wrong key, an edge that is away, one
+    // whose answer has no end, and one that is no edge.
+    const valid = { key: mesh.device.key, timeout: 0.5 };
+    const odd = [await oddEdge("<html>"), await oddEdge('{"agent_model_id": null, "transaction_id": "x"}'), await oddEdge("")];
+    for (const broken of [{ key: "wrong" }, { ...valid, edge: "http://127.0.0.1:1/v1" }, ...odd.map((edge) => ({ edge }))]) {
       const body = { model: "auto", messages, stream: true };
       const left = await play({ call: "inlet", valves: broken, metadata: metadata(3), body });
       assert.deepEqual(left, { body, events: [] });
       const end = await play({ call: "outlet", metadata: metadata(3), body: { messages: answered } });
       assert.deepEqual(end.body, { messages: answered });
     }
-    const odd = await play({ call: "outlet", valves, metadata: null, body: { messages: null } });
-    assert.deepEqual(odd.body, { messages: null });
+    const nothing = await play({ call: "outlet", valves, metadata: null, body: { messages: null } });
+    assert.deepEqual(nothing.body, { messages: null });
     assert.ok(logged.length >= 2 && !logged.join().includes("count to five"), logged.join("\n"));
-    assert.equal((await receipts()).length, before + 2);
+    assert.equal((await receipts()).length, before + 3);
   } finally {
     child.stdin.end();
+    oddities.forEach((server) => server.close() && server.closeAllConnections());
   }
 });
