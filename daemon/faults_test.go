@@ -109,6 +109,9 @@ func wantFinal(t *testing.T, class chain.Class, got reply) {
 		}
 		return
 	}
+	if got.kept {
+		status = http.StatusOK // it had gone out
+	}
 	if got.status != status || got.err == nil || got.err.Code != string(code) {
 		t.Errorf("want %d %s, got %s", status, code, got)
 		return

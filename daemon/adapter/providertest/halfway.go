@@ -171,12 +171,11 @@ func largeFaults() []Fault {
 			x.End()
 		}, Healthy(s))})
 	}
-	huge := strings.Repeat("x", 20_000_000)
-	return append(list, Fault{Name: "line of 20 MB mid-answer", Streamed: cut, Plain: answers, Text: huge, Play: modes(func(x *Exchange) {
+	return append(list, Fault{Name: "line of 20 MB mid-answer", Streamed: cut, Plain: answers, Play: modes(func(x *Exchange) {
 		begin(x)
-		x.Event(x.Request.Said(huge))
+		x.Event(x.Request.Said(strings.Repeat("x", 20_000_000)))
 		x.End()
-	}, Healthy(huge))})
+	}, Healthy(Text))})
 }
 
 // slowFaults take their time, but are honest.
