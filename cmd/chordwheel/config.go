@@ -24,6 +24,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/daemon/gate"
 	"github.com/chordwheel/chordwheel/mesh"
+	"github.com/chordwheel/chordwheel/mesh/member"
 )
 
 // Ports of the product. In `up` device i from 0 has the device ports plus 10·i.
@@ -332,6 +333,11 @@ func (c *deviceConfig) wrong() (wrong []string) {
 	}{{"ORCH_API_KEY", c.Key}, {"ORCH_API_KEY_NEXT", c.NextKey}, {"ORCH_ADMIN_TOKEN", c.AdminToken}} {
 		if !canBeSent(k.value.Reveal()) {
 			wrong = append(wrong, k.name+" has blanks around it or control characters in it, which no header can carry")
+		}
+	}
+	if c.Invite != "" {
+		if _, err := member.ParseInvitation(strings.TrimSpace(c.Invite.Reveal())); err != nil {
+			wrong = append(wrong, "CHORDWHEEL_INVITE: "+err.Error())
 		}
 	}
 	if c.Key == "" && c.NextKey != "" {

@@ -111,6 +111,7 @@ func TestOneLineNamesEverythingThatIsWrong(t *testing.T) {
 		"a gate mode":                  {environ: []string{"GATE_MODE=enforced"}, want: []string{`GATE_MODE: gate mode "enforced"`, "observe or enforce"}},
 		"ages that contradict":         {environ: []string{"REGISTRY_URL=https://agents.example", "SNAPSHOT_MAX_AGE=30s"}, want: []string{"SNAPSHOT_MAX_AGE (30s)", "CHORDWHEEL_SNAPSHOT_INTERVAL (1m0s)"}},
 		"an age below visits":          {environ: []string{"SNAPSHOT_MAX_AGE=30s"}, want: []string{"SNAPSHOT_MAX_AGE (30s)", "set CHORDWHEEL_SNAPSHOT_INTERVAL"}},
+		"an invitation that is none":   {environ: []string{"CHORDWHEEL_INVITE=a-secret", "GATE_MODE=loud"}, want: []string{"CHORDWHEEL_INVITE: ", "chordwheel1:", "GATE_MODE"}, never: "secret"},
 		"a skew":                       {environ: []string{"REFRESH_SKEW=2h"}, want: []string{"REFRESH_SKEW"}},
 		"one key for all":              {environ: []string{"ORCH_API_KEY=a-secret", "ORCH_ADMIN_TOKEN=a-secret"}, want: []string{"ORCH_ADMIN_TOKEN"}, never: "a-secret"},
 		"a key that no header carries": {environ: []string{"ORCH_API_KEY=a-secret\n", "ORCH_ADMIN_TOKEN=b-\x7fsecret"}, want: []string{"ORCH_API_KEY has", "ORCH_ADMIN_TOKEN has"}, never: "secret"},

@@ -62,7 +62,10 @@ func (e *Edge) Serve(l net.Listener) error {
 	}
 	if !e.servers.add(srv, cancel) {
 		cancel()
-		return l.Close()
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
 	}
 	err := srv.Serve(shaped{l})
 	if errors.Is(err, http.ErrServerClosed) {

@@ -3,6 +3,7 @@ package edge
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -259,4 +260,28 @@ func TestThousandAborts(t *testing.T) {
 		r.edge.gate.mu.Unlock()
 		r.close()
 	})
+}
+
+// An edge that was shut down before it served takes no listener, and that is no error, also
+// where somebody closed it already.
+func TestServeAfterShutdown(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		e := newEdge(t, answering())
+		if err := e.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if closed {
+			l.Close()
+		}
+		if err := e.Serve(l); err != nil {
+			t.Errorf("closed %t: %v", closed, err)
+		}
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("closed %t: the listener is open: %v", closed, err)
+		}
+	}
 }
