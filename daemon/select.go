@@ -108,7 +108,7 @@ func (d *Daemon) selectNamed(w *edge.Work) (chosen, error) {
 		case err != nil:
 			return chosen{}, err
 		default:
-			return chosen{}, edge.Refuse(edge.ModelNotFound, "there is no model %q; there are %s", chain.Clip(w.Model), d.modelNames(c.chain, w.App))
+			return chosen{}, edge.Refuse(edge.ModelNotFound, "there is no model %q; there are %s", chain.Clip(w.Model), d.modelNames(w, c.chain))
 		}
 	}
 	active := selection.Candidates(c.options, c.capability, d.cfg.Selection.Agents, d.did)

@@ -398,10 +398,15 @@ func (r *run) takeExtension() []chain.Option {
 	return r.extended(e)
 }
 
-// modelNames tells a caller what could have been asked for.
-func (d *Daemon) modelNames(c *chain.Chain, app *apps.App) string {
+// modelNames tells a caller what could have been asked for, of the chain where no
+// model was found.
+func (d *Daemon) modelNames(w *edge.Work, c *chain.Chain) string {
+	models := d.modelsOf(nil, c, w.App)
+	if w.Ask != nil {
+		models = d.Models(w.App).Agents
+	}
 	names := []string{edge.Auto}
-	for _, m := range d.modelsOf(nil, c, app) {
+	for _, m := range models {
 		names = append(names, m.ID)
 	}
 	if len(names) > maxNamed {
