@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -111,6 +112,7 @@ func openOffice(t *testing.T, seeker string, agents ...registry.Agent) *office {
 	o := &office{t: t, ring: trust.NewRing(ringKey(t, identity, 1)), seeker: seeker, agents: agents}
 	var handler http.Handler
 	o.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { o.check(handler, w, r) }))
+	o.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	o.server.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
 	o.server.StartTLS()
 	t.Cleanup(o.server.Close)
