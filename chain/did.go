@@ -42,6 +42,34 @@ func ParseDIDKey(did string) (ed25519.PublicKey, error) {
 	return b[len(ed25519Code):], nil
 }
 
+// IsDID reports whether s is a DID as W3C writes them, of any method: at most
+// MaxNameBytes, without path, query or fragment. Whether it stands for anything is not
+// looked at.
+func IsDID(s string) bool {
+	rest, ok := strings.CutPrefix(s, "did:")
+	method, id, both := strings.Cut(rest, ":")
+	if !ok || !both || method == "" || id == "" || strings.HasSuffix(id, ":") || len(s) > MaxNameBytes {
+		return false
+	}
+	for i := range len(method) {
+		if c := method[i]; c-'a' >= 26 && c-'0' >= 10 {
+			return false
+		}
+	}
+	for i := 0; i < len(id); i++ {
+		switch c := id[i]; {
+		case c-'a' < 26, c-'A' < 26, c-'0' < 10, c == '.', c == '-', c == '_', c == ':':
+		case c == '%' && i+2 < len(id) && isHex(id[i+1]) && isHex(id[i+2]):
+			i += 2
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func isHex(c byte) bool { return c-'0' < 10 || c-'a' < 6 || c-'A' < 6 }
+
 // Public gives the Ed25519 key that p is made of. It fails for what is no peer
 // ID, and for one of another kind of key.
 func (p PeerID) Public() (ed25519.PublicKey, error) {

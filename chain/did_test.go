@@ -64,3 +64,16 @@ func FuzzParseDIDKey(f *testing.F) {
 		}
 	})
 }
+
+func TestIsDID(t *testing.T) {
+	for _, s := range []string{"did:key:z6Mk", "did:web:a.example%3A8443:agents:x", "did:webvh:Qm_1-2:a.example", "did:1:0", "did:a::b"} {
+		if !chain.IsDID(s) {
+			t.Errorf("%q is one", s)
+		}
+	}
+	for _, s := range []string{"", "did", "did:", "did:web", "did:web:", "did::x", "did:Web:x", "DID:web:x", "did:web:x:", "did:web:x/y", "did:web:x#k", "did:web:x?y", "did:web:x y", "did:web:x%3", "did:web:x%zz", "did:web:é", "did:web:" + strings.Repeat("x", chain.MaxNameBytes)} {
+		if chain.IsDID(s) {
+			t.Errorf("%q is none", s)
+		}
+	}
+}

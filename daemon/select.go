@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -107,6 +108,8 @@ func (d *Daemon) selectNamed(w *edge.Work) (chosen, error) {
 			c = other
 		case err != nil:
 			return chosen{}, err
+		case strings.HasPrefix(w.Model, "did:") && !chain.IsDID(w.Model):
+			return chosen{}, edge.Refuse(edge.InvalidDID, "model: %q is no DID: write it as in did:key:z6Mk… or did:web:agents.example", chain.Clip(w.Model))
 		default:
 			return chosen{}, edge.Refuse(edge.ModelNotFound, "there is no model %q; there are %s", chain.Clip(w.Model), d.modelNames(w, c.chain))
 		}

@@ -89,6 +89,8 @@ func TestSelection(t *testing.T) {
 			daemon.Selection{Agents: suspended{"did:web:b": true}}, edge.Work{Model: "chat/b"}, nil, "", "", edge.AgentSuspended},
 		"an agent outside the chain, direct": {
 			daemon.Selection{}, edge.Work{Model: "did:web:x", Ask: []byte(`"translate this"`)}, nil, "", "", edge.ModelNotFound},
+		"what looks like a DID and is none, direct": {
+			daemon.Selection{}, edge.Work{Model: "did:web:", Ask: []byte(`"translate this"`)}, nil, "", "", edge.InvalidDID},
 		"what an inlet chose by a match, direct": {
 			daemon.Selection{Taxonomy: taxonomy}, edge.Work{Model: "worker/y", Ask: []byte(`"translate this"`)}, nil, "worker/y", "direct", ""},
 		"its agent, direct": {

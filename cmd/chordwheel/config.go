@@ -343,7 +343,7 @@ func (c *deviceConfig) wrong() (wrong []string) {
 	if c.Key == "" && c.NextKey != "" {
 		wrong = append(wrong, "ORCH_API_KEY_NEXT is set without ORCH_API_KEY")
 	}
-	if c.DefaultModel != "" && (!strings.HasPrefix(c.DefaultModel, "did:") || len(c.DefaultModel) > chain.MaxNameBytes) {
+	if c.DefaultModel != "" && !chain.IsDID(c.DefaultModel) {
 		wrong = append(wrong, "DEFAULT_MODEL_DID must be the DID of an agent, such as did:key:z6Mk…")
 	}
 	for _, d := range []struct {
