@@ -2,6 +2,7 @@ package chain
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -76,25 +77,30 @@ type Budgets struct {
 	Max         Millis `cbor:"max,omitempty" json:"max_ms"`
 }
 
-// DefaultRules is what holds where a chain says nothing.
-func DefaultRules() Rules {
-	ms := MillisOf
-	return Rules{
-		Sampling: PPMOf(0.1), ReportInterval: ms(15 * time.Minute), Reorder: PPMOf(0.1), Exploration: PPMOf(0.3), Attempts: 8,
-		CoolDown: CoolDown{Base: ms(time.Minute), Max: ms(time.Hour), PeerBase: ms(time.Second), PeerMax: ms(5 * time.Minute),
-			KeyBase: ms(10 * time.Minute), KeyMax: ms(6 * time.Hour), RetryAfter: ms(time.Hour)},
-		Budgets:    Budgets{Interactive: ms(time.Minute), Batch: ms(10 * time.Minute), Max: ms(time.Hour)},
-		Via:        []Kind{Local},
-		Escalation: PPMOf(0.01),
-		Explore:    []string{"*"}, Idle: ms(time.Minute),
-		Weights: Weights{Second: 200, Failure: 5000, Exhausted: 20000, Warm: 1000},
-		Profile: Profile{Input: 1000, Output: 300},
-	}
+// defaults is what holds where a chain says nothing. Nobody changes it: rules are read for
+// every request.
+var defaults = Rules{
+	Sampling: PPMOf(0.1), ReportInterval: MillisOf(15 * time.Minute), Reorder: PPMOf(0.1), Exploration: PPMOf(0.3), Attempts: 8,
+	CoolDown: CoolDown{Base: MillisOf(time.Minute), Max: MillisOf(time.Hour), PeerBase: MillisOf(time.Second), PeerMax: MillisOf(5 * time.Minute),
+		KeyBase: MillisOf(10 * time.Minute), KeyMax: MillisOf(6 * time.Hour), RetryAfter: MillisOf(time.Hour)},
+	Budgets:    Budgets{Interactive: MillisOf(time.Minute), Batch: MillisOf(10 * time.Minute), Max: MillisOf(time.Hour)},
+	Via:        []Kind{Local},
+	Escalation: PPMOf(0.01),
+	Explore:    []string{"*"}, Idle: MillisOf(time.Minute),
+	Weights: Weights{Second: 200, Failure: 5000, Exhausted: 20000, Warm: 1000},
+	Profile: Profile{Input: 1000, Output: 300},
 }
 
-// WithDefaults fills every zero field of r.
+// DefaultRules is what holds where a chain says nothing. The caller may change it.
+func DefaultRules() Rules {
+	d := defaults
+	d.Via, d.Explore = slices.Clone(d.Via), slices.Clone(d.Explore)
+	return d
+}
+
+// WithDefaults fills every zero field of r. Lists are shared: they are only read.
 func (r Rules) WithDefaults() Rules {
-	d := DefaultRules()
+	d := &defaults
 	or(&r.Sampling, d.Sampling)
 	or(&r.ReportInterval, d.ReportInterval)
 	or(&r.Reorder, d.Reorder)

@@ -5,6 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,8 +24,9 @@ import (
 // methods promise. A [spool.Spool] is one.
 type Spool interface {
 	Append(ctx context.Context, id string, line []byte) error
+	AppendAll(ctx context.Context, lines []spool.Line) error
 	Begin(id string) error
-	End(id string)
+	End(ids ...string)
 	Full() bool
 	Status() spool.Status
 	Drain(ctx context.Context, to spool.Sender) error
@@ -30,7 +34,9 @@ type Spool interface {
 
 // Bounds of receipts on their way to the disk.
 const (
-	maxPending  = 4096 // receipts that wait for it in memory; beyond, new requests are refused
+	maxPending  = 4096                 // receipts that wait for it in memory; beyond, new requests are refused
+	gather      = 5 * time.Millisecond // how long a receipt waits for others: nobody waits for it, and they share a sync
+	maxTogether = 256                  // receipts that are brought to the disk at once
 	firstRetry  = 50 * time.Millisecond
 	longestSpan = 5 * time.Second // between two tries
 	lastChance  = 2 * time.Second // for what waits when the daemon closes
@@ -44,19 +50,18 @@ type receipts struct {
 	pending atomic.Int64
 	said    atomic.Int64 // when trouble was said last, Unix nanoseconds
 
-	idle    chan *account // to a keeper that has nothing to do
-	resting atomic.Int64  // keepers that wait for one
-
-	ending chan struct{} // closed when the daemon closes
-	ended  sync.Once
-	done   chan struct{} // closed when nothing more is closed
-	mu     sync.Mutex    // orders the last write before the wait for it
-	closed bool
-	group  sync.WaitGroup
+	ending  chan struct{} // closed when the daemon closes
+	ended   sync.Once
+	done    chan struct{} // closed when nothing more is closed
+	mu      sync.Mutex    // also orders the last write before the wait for it
+	closed  bool
+	queue   []*account     // closed, and in no keeper's hands
+	group   sync.WaitGroup // of the keepers
+	keepers int
 }
 
 func newReceipts(d *Daemon) *receipts {
-	return &receipts{d: d, spool: d.cfg.Spool, idle: make(chan *account), ending: make(chan struct{}), done: make(chan struct{})}
+	return &receipts{d: d, spool: d.cfg.Spool, ending: make(chan struct{}), done: make(chan struct{})}
 }
 
 // start begins to send.
@@ -241,58 +246,73 @@ func (a *account) close(status receipt.Status) {
 		r.pending.Add(-1)
 		return
 	}
-	select {
-	case r.idle <- a:
-	default:
-		r.group.Go(func() { r.keeper(a) })
+	r.queue = append(r.queue, a)
+	// One keeper signs more than a device of a few processors answers; more of them come
+	// when it does not keep up.
+	if r.keepers == 0 || len(r.queue) > maxTogether && r.keepers < runtime.GOMAXPROCS(0) {
+		r.keepers++
+		r.group.Go(r.keeper)
 	}
 }
 
-// maxResting is how many keepers wait for their next receipt; those of a burst beyond
-// that end.
-const maxResting = 64
-
-// keeper brings a receipt to the disk, and more as they come: to sign takes a stack that
-// a new goroutine would have to grow for each. It rests without a timer: one that is set
-// for each receipt costs a wake-up of the processor's poller.
-func (r *receipts) keeper(a *account) {
+// keeper brings receipts to the disk, those of a moment together, until there are none.
+func (r *receipts) keeper() {
+	moment := time.NewTimer(gather)
+	defer moment.Stop()
 	for {
-		a.keep()
-		r.pending.Add(-1)
-		if r.resting.Add(1) > maxResting {
-			r.resting.Add(-1)
-			return
-		}
 		select {
-		case a = <-r.idle:
-			r.resting.Add(-1)
+		case <-moment.C:
 		case <-r.done:
+		}
+		r.mu.Lock()
+		n := min(len(r.queue), maxTogether)
+		if n == 0 {
+			r.keepers--
+			r.mu.Unlock()
 			return
 		}
+		accounts := slices.Clone(r.queue[:n])
+		r.queue = slices.Delete(r.queue, 0, n)
+		next := gather
+		if len(r.queue) > 0 {
+			next = 0
+		}
+		r.mu.Unlock()
+		r.keep(accounts)
+		moment.Reset(next)
 	}
 }
 
-// keep signs the receipt and brings it to the disk.
-func (a *account) keep() {
-	line, err := a.sign()
-	if err != nil {
-		a.of.trouble("a receipt was not made", err)
-		return
+// keep signs receipts that are pending and brings them to the disk.
+func (r *receipts) keep(accounts []*account) {
+	defer r.pending.Add(int64(-len(accounts)))
+	lines := make([]spool.Line, 0, len(accounts))
+	ids := make([]string, 0, len(accounts))
+	for _, a := range accounts {
+		text, err := a.sign()
+		if err == nil && len(text) > spool.MaxLine {
+			err = fmt.Errorf("%w: %d bytes", spool.ErrLine, len(text))
+		}
+		if err != nil {
+			r.trouble("a receipt was not made", err)
+			continue
+		}
+		id := a.receipt.ID()
+		lines, ids = append(lines, spool.Line{ID: id, Text: text}), append(ids, id)
 	}
-	id := a.receipt.ID()
-	for pause := firstRetry; ; pause = min(2*pause, longestSpan) {
-		err := a.of.spool.Append(context.Background(), id, line)
+	for pause := firstRetry; len(lines) > 0; pause = min(2*pause, longestSpan) {
+		err := r.spool.AppendAll(context.Background(), lines)
 		if err == nil {
-			a.of.spool.End(id)
+			r.spool.End(ids...)
 			return
 		}
-		a.of.trouble("a receipt is not on disk yet", err)
+		r.trouble("receipts are not on disk yet", err)
 		if errors.Is(err, spool.ErrClosed) || errors.Is(err, spool.ErrLine) {
 			return
 		}
 		select {
 		case <-time.After(pause):
-		case <-a.of.ending:
+		case <-r.ending:
 			return
 		}
 	}

@@ -34,17 +34,23 @@ type shelf struct {
 	tries int
 }
 
-func (s *shelf) Append(_ context.Context, id string, line []byte) error {
+func (s *shelf) Append(ctx context.Context, id string, line []byte) error {
+	return s.AppendAll(ctx, []spool.Line{{ID: id, Text: line}})
+}
+
+func (s *shelf) AppendAll(_ context.Context, lines []spool.Line) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tries++; s.tries <= s.fails {
 		return spool.ErrNotStored
 	}
-	got, err := receipt.Parse(line)
-	if err != nil || got.ID() != id {
-		return errors.Join(spool.ErrLine, err)
+	for _, l := range lines {
+		got, err := receipt.Parse(l.Text)
+		if err != nil || got.ID() != l.ID {
+			return errors.Join(spool.ErrLine, err)
+		}
+		s.lines = append(s.lines, got)
 	}
-	s.lines = append(s.lines, got)
 	return nil
 }
 
@@ -58,10 +64,12 @@ func (s *shelf) Begin(id string) error {
 	return nil
 }
 
-func (s *shelf) End(id string) {
+func (s *shelf) End(ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, id)
+	for _, id := range ids {
+		delete(s.open, id)
+	}
 }
 
 func (s *shelf) Full() bool { return s.full }
@@ -76,6 +84,7 @@ func (s *shelf) Drain(ctx context.Context, _ spool.Sender) error {
 // take gives the receipts since the last call; no request may be open.
 func (s *shelf) take(t *testing.T) []receipt.Signed {
 	t.Helper()
+	time.Sleep(10 * time.Millisecond) // of the bubble: receipts of a moment are kept together
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,6 +238,31 @@ func TestAReplyNeverWaitsForTheDisk(t *testing.T) {
 		time.Sleep(time.Minute) // of the bubble
 		if got := s.take(t); len(got) != 1 {
 			t.Errorf("%d receipts", len(got))
+		}
+	})
+}
+
+// Receipts of a moment share a sync, and a device that closes waits for no moment to end.
+func TestReceiptsOfAMomentAreKeptTogether(t *testing.T) {
+	s := &shelf{}
+	inTheShop(t, "local/own/m", withShelf(s), func(t *testing.T, r *shop) {
+		for range 1000 {
+			if _, _, err := r.ask(edge.Work{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.take(t); len(got) != 1000 || s.tries != 4 {
+			t.Errorf("%d receipts in %d parts, want 1000 in 4", len(got), s.tries)
+		}
+		if _, _, err := r.ask(edge.Work{}); err != nil {
+			t.Fatal(err)
+		}
+		closed := time.Now()
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(s.lines); n != 1 || time.Since(closed) > 0 {
+			t.Errorf("%d receipts %s after the close", n, time.Since(closed))
 		}
 	})
 }

@@ -30,7 +30,8 @@ func (l *lines) Append(_ context.Context, id string, line []byte) error {
 	return l.fails
 }
 func (l *lines) Begin(string) error                              { return nil }
-func (l *lines) End(string)                                      {}
+func (l *lines) End(...string)                                   {}
+func (l *lines) AppendAll(context.Context, []spool.Line) error   { return l.fails }
 func (l *lines) Full() bool                                      { return l.full }
 func (l *lines) Status() spool.Status                            { return spool.Status{Writable: true} }
 func (l *lines) Drain(ctx context.Context, _ spool.Sender) error { <-ctx.Done(); return nil }

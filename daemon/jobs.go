@@ -2,7 +2,7 @@ package daemon
 
 import (
 	"context"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain/receipt"
@@ -79,14 +79,9 @@ func (r *receipts) catchUp(failed []jobs.Record) {
 	}
 	r.pending.Add(int64(len(late)))
 	r.group.Go(func() {
-		var keeping sync.WaitGroup
-		for _, a := range late {
-			keeping.Go(func() {
-				a.keep()
-				r.pending.Add(-1)
-			})
+		for some := range slices.Chunk(late, maxTogether) {
+			r.keep(some)
 		}
-		keeping.Wait()
 		if n := r.spool.Status().Lost; n > 0 {
 			r.d.cfg.Log.Error("requests were open when the last run ended, and have no receipt", "requests", n)
 		}

@@ -55,13 +55,14 @@ func (c *Client) Send(ctx context.Context, line []byte) spool.Outcome {
 
 // verdict reads an answer to a receipt.
 func verdict(answer authority.Answer, now time.Time) spool.Outcome {
+	if answer.Status == http.StatusAccepted {
+		return spool.Outcome{Verdict: spool.Accepted}
+	}
 	why := "answered " + strconv.Itoa(answer.Status)
 	if code := codeOf(answer.Body); code != "" {
 		why += " " + code
 	}
 	switch answer.Status {
-	case http.StatusAccepted:
-		return spool.Outcome{Verdict: spool.Accepted}
 	case http.StatusConflict:
 		return spool.Outcome{Verdict: spool.Conflict, Reason: why}
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:

@@ -3,8 +3,8 @@ package spool
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // batch is what one sync makes durable.
@@ -17,58 +17,91 @@ type batch struct {
 
 func newBatch(buf []byte) *batch { return &batch{buf: buf[:0], done: make(chan struct{})} }
 
-// Append keeps a line, one JSON object of at most MaxLine bytes without a line
-// feed, and returns nil when it is on disk. Many callers at once share a sync.
+// Line is one JSON object of at most MaxLine bytes without a line feed, and the ID that it
+// is known by.
+type Line struct {
+	ID   string
+	Text []byte
+}
+
+// Append keeps a line and returns nil when it is on disk. Many callers at once share a sync.
+// That the line is JSON is the caller's word: only its ends are looked at.
 // A line whose ID was kept within the last 24 h is acknowledged and not kept again: the first
 // one wins. The bytes are copied. With ErrBusy the line is not in the spool, with
 // ErrNotStored neither, unless the process ends while the disk still fails; when ctx
 // ends first, nobody knows. In each case the same call again is right.
 func (s *Spool) Append(ctx context.Context, id string, line []byte) error {
-	if len(line) > MaxLine || len(line) == 0 || line[0] != '{' || bytes.IndexByte(line, '\n') >= 0 || !json.Valid(line) {
-		return fmt.Errorf("append to the spool: %w, of %d bytes", ErrLine, len(line))
-	}
-	b, err := s.enqueue(keyOf(id), line)
-	if b == nil {
-		return err
-	}
-	if ctx.Done() != nil || !s.lead() {
-		poke(s.wake)
-	}
-	select {
-	case <-b.done:
-		return b.err
-	default:
-	}
-	select {
-	case <-b.done:
-		return b.err
-	case <-ctx.Done():
-		return fmt.Errorf("append to the spool: %w", ctx.Err())
-	}
+	return s.AppendAll(ctx, []Line{{id, line}})
 }
 
-// enqueue puts a line into the next batch, and gives the batch that will hold it. No
-// batch and no error means that the line is on disk already.
-func (s *Spool) enqueue(k key, line []byte) (*batch, error) {
+// AppendAll is Append of many lines, which share a sync. After an error some of them may be
+// in the spool: the same call again is right here as well.
+func (s *Spool) AppendAll(ctx context.Context, lines []Line) error {
+	for _, l := range lines {
+		if !fits(l.Text) {
+			return fmt.Errorf("append to the spool: %w, of %d bytes", ErrLine, len(l.Text))
+		}
+	}
+	batches, err := s.enqueue(lines)
+	if len(batches) > 0 && (err != nil || ctx.Done() != nil || !s.lead()) {
+		poke(s.wake)
+	}
+	if err != nil {
+		return err
+	}
+	for _, b := range batches {
+		select {
+		case <-b.done:
+		default:
+			select {
+			case <-b.done:
+			case <-ctx.Done():
+				return fmt.Errorf("append to the spool: %w", ctx.Err())
+			}
+		}
+		if b.err != nil {
+			return b.err
+		}
+	}
+	return nil
+}
+
+// fits reports whether a line can stand among others.
+func fits(line []byte) bool {
+	n := len(line)
+	return n >= 2 && n <= MaxLine && line[0] == '{' && line[n-1] == '}' && bytes.IndexByte(line, '\n') < 0
+}
+
+// enqueue puts lines into the next batch, and gives the batches that will hold them: that
+// one, and the one that is being stored if it has one of them already. No batch and no
+// error mean that all are on disk.
+func (s *Spool) enqueue(lines []Line) ([]*batch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrClosed
 	}
-	if s.known.has(k) {
-		return nil, nil
+	var batches []*batch
+	for _, l := range lines {
+		k := keyOf(l.ID)
+		if s.known.has(k) {
+			continue
+		}
+		b := s.waiting[k]
+		if b == nil {
+			if len(s.next.keys)+s.inFlight >= maxWaiting {
+				return batches, fmt.Errorf("append to the spool: %w: %d lines wait for the disk", ErrBusy, maxWaiting)
+			}
+			b = s.next
+			b.buf = append(append(b.buf, l.Text...), '\n')
+			b.keys = append(b.keys, k)
+			s.waiting[k] = b
+		}
+		if !slices.Contains(batches, b) {
+			batches = append(batches, b)
+		}
 	}
-	if b := s.waiting[k]; b != nil {
-		return b, nil
-	}
-	if len(s.next.keys)+s.inFlight >= maxWaiting {
-		return nil, fmt.Errorf("append to the spool: %w: %d lines wait for the disk", ErrBusy, maxWaiting)
-	}
-	b := s.next
-	b.buf = append(append(b.buf, line...), '\n')
-	b.keys = append(b.keys, k)
-	s.waiting[k] = b
-	return b, nil
+	return batches, nil
 }
 
 // lead writes what waits in the caller's goroutine, which spares two changes of it,

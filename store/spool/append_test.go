@@ -146,6 +146,65 @@ func TestCallersShareASync(t *testing.T) {
 	}
 }
 
+// Lines that come together share a sync, whatever the callers do; what is kept already, or
+// comes twice among them, is kept once.
+func TestManyLinesShareASync(t *testing.T) {
+	dir := tempDir(t)
+	disk, faulty := spool.Faulty(dir)
+	s := open(t, dir, faulty)
+	put(t, s, 3, 4)
+	var syncs atomic.Int32
+	disk.Before(func(op, name string) error {
+		if op == "sync" && name == "spool.jsonl" {
+			syncs.Add(1)
+		}
+		return nil
+	})
+	var lines []spool.Line
+	for n := range 40 {
+		lines = append(lines, spool.Line{ID: idOf(n % 20), Text: lineOf(idOf(n%20), fmt.Sprint(n/20))})
+	}
+	for _, ctx := range []context.Context{context.Background(), t.Context()} {
+		must(t, s.AppendAll(ctx, lines))
+	}
+	if n, d := syncs.Load(), s.Status().Depth; n != 1 || d != 20 {
+		t.Errorf("%d syncs for a depth of %d, want 1 for 20", n, d)
+	}
+	if err := s.AppendAll(t.Context(), []spool.Line{{ID: "good", Text: lineOf("good", "")}, {ID: "bad", Text: []byte("bad")}}); !errors.Is(err, spool.ErrLine) || s.Status().Depth != 20 {
+		t.Errorf("with one that is no line: %v, depth %d", err, s.Status().Depth)
+	}
+	must(t, s.AppendAll(t.Context(), nil))
+}
+
+// Lines of which only some fit into the queue are an error; the same call again keeps them
+// all, and each once.
+func TestManyLinesAndAFullQueue(t *testing.T) {
+	dir := tempDir(t)
+	disk, faulty := spool.Faulty(dir)
+	s := open(t, dir, faulty)
+	release := make(chan struct{})
+	disk.Before(func(op, _ string) error {
+		if op == "sync" {
+			<-release
+		}
+		return nil
+	})
+	var lines []spool.Line
+	for n := range spool.MaxWaiting + 1 {
+		lines = append(lines, spool.Line{ID: idOf(n), Text: lineOf(idOf(n), "")})
+	}
+	if err := s.AppendAll(context.Background(), lines); !errors.Is(err, spool.ErrBusy) {
+		t.Errorf("more than may wait: %v", err)
+	}
+	close(release)
+	for s.AppendAll(context.Background(), lines) != nil {
+		runtime.Gosched()
+	}
+	if d := s.Status().Depth; d != spool.MaxWaiting+1 {
+		t.Errorf("depth %d", d)
+	}
+}
+
 // A caller beyond what may wait is told at once; one that goes away leaves its line.
 func TestTheQueueHasAnEnd(t *testing.T) {
 	dir := tempDir(t)

@@ -19,9 +19,9 @@ var freeSlot = append(bytes.Repeat([]byte{' '}, slotSize-1), '\n')
 type journal struct {
 	mu    sync.Mutex
 	file  file
+	image []byte         // what the file has, a slot after the other
 	slots map[string]int // of open requests
 	free  []int
-	used  int // slots that the file has
 }
 
 // openJournal reads what the last process left, and begins anew. It gives the
@@ -46,7 +46,7 @@ func openJournal(d disk) (*journal, []string, error) {
 
 func slotText(id string) string {
 	sum := sha256.Sum256([]byte(id))
-	return hex.EncodeToString(sum[:])
+	return hex.EncodeToString(sum[:]) + "\n"
 }
 
 // keyOfSlot gives what the known IDs have for the request of a slot.
@@ -71,35 +71,54 @@ func (s *Spool) Begin(id string) error {
 	if len(j.slots) >= maxOpen {
 		return fmt.Errorf("note an open request: %w: %d are open", ErrBusy, maxOpen)
 	}
-	slot := j.used
+	slot := len(j.image) / slotSize
 	if n := len(j.free); n > 0 {
 		slot = j.free[n-1]
 	}
-	if _, err := j.file.WriteAt([]byte(slotText(id)+"\n"), int64(slot)*slotSize); err != nil {
+	text := slotText(id)
+	if _, err := j.file.WriteAt([]byte(text), int64(slot)*slotSize); err != nil {
 		return fmt.Errorf("note an open request: %w", err)
 	}
-	if slot == j.used {
-		j.used++
+	if n := len(j.free); n > 0 {
+		j.free = j.free[:n-1]
+		copy(j.image[slot*slotSize:], text)
 	} else {
-		j.free = j.free[:len(j.free)-1]
+		j.image = append(j.image, text...)
 	}
 	j.slots[id] = slot
 	return nil
 }
 
-// End notes that the request called id is not open any more.
-func (s *Spool) End(id string) {
+// maxRange is how many slots are written at once at most to free some of them: a page.
+const maxRange = 4096 / slotSize
+
+// End notes that the requests called ids are not open any more.
+func (s *Spool) End(ids ...string) {
 	j := s.journal
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	slot, ok := j.slots[id]
-	if !ok {
-		return
+	var freed []int
+	for _, id := range ids {
+		if slot, ok := j.slots[id]; ok {
+			delete(j.slots, id)
+			copy(j.image[slot*slotSize:], freeSlot)
+			freed = append(freed, slot)
+		}
 	}
-	delete(j.slots, id)
-	j.free = append(j.free, slot)
-	// A slot that could not be freed counts one request too many, not one too few.
-	_, _ = j.file.WriteAt(freeSlot, int64(slot)*slotSize)
+	// Requests that end together have slots close together: few writes free them all.
+	slices.Sort(freed)
+	for first := 0; first < len(freed); {
+		next := first + 1
+		for next < len(freed) && freed[next]-freed[first] < maxRange {
+			next++
+		}
+		from, to := freed[first]*slotSize, (freed[next-1]+1)*slotSize
+		// A slot that could not be freed counts one request too many, not one too few.
+		_, _ = j.file.WriteAt(j.image[from:to], int64(from))
+		first = next
+	}
+	slices.Reverse(freed) // the lowest is taken again first
+	j.free = append(j.free, freed...)
 }
 
 func (j *journal) close() error {

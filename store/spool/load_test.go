@@ -259,6 +259,40 @@ func TestOpenRequests(t *testing.T) {
 	}
 }
 
+// Requests that end together are written together, where they stand close to each other.
+func TestManyRequestsEnd(t *testing.T) {
+	dir := tempDir(t)
+	disk, faulty := spool.Faulty(dir)
+	s := open(t, dir, faulty)
+	for n := range 300 {
+		must(t, s.Begin(idOf(n)))
+	}
+	writes := 0
+	disk.Before(func(op, name string) error {
+		if op == "write" && name == "spool.open" {
+			writes++
+		}
+		return nil
+	})
+	ended := []string{"unknown", idOf(299)}
+	for n := 40; n > 0; n -= 2 {
+		ended = append(ended, idOf(n), idOf(n))
+	}
+	s.End(ended...)
+	if writes != 2 {
+		t.Errorf("%d writes, want 2", writes)
+	}
+	s.End()
+	must(t, s.Begin("next")) // where one has ended
+	must(t, s.Close())
+	if b := read(t, dir, "spool.open"); len(b) != 300*65 {
+		t.Errorf("the journal has %d bytes", len(b))
+	}
+	if n := open(t, dir).Status().Lost; n != 300-21+1 {
+		t.Errorf("%d lost, want 280", n)
+	}
+}
+
 func TestTheJournalHasAnEnd(t *testing.T) {
 	s := open(t, tempDir(t))
 	for n := range spool.MaxOpen {
