@@ -27,11 +27,11 @@ const hubRegistry = "the hub's"
 // openGating opens what says who may be asked for work, and who vouches for it.
 func (d *device) openGating(key chain.Key) (g daemon.Gating, err error) {
 	c := &d.options.config
-	registry, err := d.service(c.RegistryURL)
+	registry, err := d.service(c.RegistryURL, false)
 	if err != nil {
 		return g, err
 	}
-	trust, err := d.service(c.TrustURL)
+	trust, err := d.service(c.TrustURL, false)
 	if err != nil {
 		return g, err
 	}
@@ -125,9 +125,14 @@ func (c *deviceConfig) every() time.Duration {
 
 // wrongServices checks who vouches for agents, and how strictly.
 func (c *deviceConfig) wrongServices() (wrong []string) {
-	for _, u := range []struct{ name, value string }{{"LEDGER_URL", c.LedgerURL}, {"REGISTRY_URL", c.RegistryURL}, {"TRUST_URL", c.TrustURL}} {
+	// What a registry says is believed, and tokens are worth what they let through: neither goes
+	// over a LAN in the clear.
+	for _, u := range []struct {
+		name, value string
+		lan         bool
+	}{{"LEDGER_URL", c.LedgerURL, true}, {"REGISTRY_URL", c.RegistryURL, false}, {"TRUST_URL", c.TrustURL, false}} {
 		if u.value != "" {
-			if err := authority.Check(u.value); err != nil {
+			if err := authority.Check(u.value, authority.Options{LAN: u.lan}); err != nil {
 				wrong = append(wrong, u.name+": "+err.Error())
 			}
 		}

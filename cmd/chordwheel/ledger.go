@@ -26,7 +26,7 @@ func (d *device) openReceipts() (err error) {
 	if err != nil {
 		return fmt.Errorf("open the spool of receipts: %w", err)
 	}
-	way, err := d.service(c.LedgerURL)
+	way, err := d.service(c.LedgerURL, true) // receipts are signed, and say nothing
 	d.ledger = audit.New(way)
 	return err
 }
@@ -39,9 +39,9 @@ func (d *device) proofs() witness.Ledger {
 	return d.ledger
 }
 
-// service gives the way to an authority service: the one at url, or where that is
-// empty the hub's own.
-func (d *device) service(url string) (*authority.Client, error) {
+// service gives the way to an authority service: the one at url, which with lan plain
+// http may reach in the LAN, or where url is empty the hub's own.
+func (d *device) service(url string, lan bool) (*authority.Client, error) {
 	roots, err := authorities(d.options.config.TLSCA)
 	if err != nil {
 		return nil, usage("%w", err)
@@ -50,7 +50,7 @@ func (d *device) service(url string) (*authority.Client, error) {
 		if url == "" {
 			return hubServices(d.Authority())
 		}
-		return authority.Target{URL: url, Options: authority.Options{Roots: roots}}, nil
+		return authority.Target{URL: url, Options: authority.Options{Roots: roots, LAN: lan}}, nil
 	})
 	d.ways = append(d.ways, c)
 	return c, nil

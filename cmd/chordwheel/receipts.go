@@ -279,7 +279,7 @@ func (v *verification) target(dir string, joined daemon.Joined) (authority.Targe
 		return hubServices(joined.Authority, joined.Certificate)
 	}
 	roots, err := authorities(config.TLSCA)
-	return authority.Target{URL: config.LedgerURL, Options: authority.Options{Roots: roots}}, err
+	return authority.Target{URL: config.LedgerURL, Options: authority.Options{Roots: roots, LAN: true}}, err
 }
 
 // nobody is asked.

@@ -31,9 +31,9 @@ import (
 
 // Errors of this package.
 var (
-	ErrURL     = errors.New("want https://HOST[:PORT], or http:// of this machine or its LAN")
+	ErrURL     = errors.New("want https://HOST[:PORT]")
 	ErrPin     = errors.New("the server's certificate is not the pinned one")
-	ErrAddress = errors.New("plain http to an address that is neither of this machine nor of its LAN")
+	ErrAddress = errors.New("plain http to an address to which it may not go")
 	ErrLarge   = errors.New("the answer is too large")
 	ErrUnknown = errors.New("it is not known yet where the server is") // for what is given to [Follow]
 )
@@ -45,6 +45,9 @@ type Options struct {
 	Pin string
 	// Roots are the authorities that may vouch for the server; nil: the system's.
 	Roots *x509.CertPool
+	// LAN lets plain http go to the LAN, and not to this machine alone. What is said there
+	// can be read and changed by others in it: it must be neither secret nor simply believed.
+	LAN bool
 	// ConnectTimeout bounds dialling and the handshake; 0: 5 s.
 	ConnectTimeout time.Duration
 	// Transport replaces the connection altogether, in tests.
@@ -58,12 +61,12 @@ type Target struct {
 }
 
 // Check reports what is wrong with the URL of a server. Errors wrap [ErrURL].
-func Check(base string) error {
-	_, err := parse(base)
+func Check(base string, o Options) error {
+	_, err := parse(base, o.LAN)
 	return err
 }
 
-func parse(base string) (*url.URL, error) {
+func parse(base string, inLAN bool) (*url.URL, error) {
 	u, err := url.Parse(base)
 	switch {
 	case strings.ContainsAny(base, "@?#"): // not repeated: it may be a secret
@@ -72,10 +75,18 @@ func parse(base string) (*url.URL, error) {
 		return nil, fmt.Errorf("%w, not %q", ErrURL, chain.Clip(base))
 	case !isPort(u.Port()):
 		return nil, fmt.Errorf("%w: a port from 1 to 65535, not %s", ErrURL, chain.Clip(u.Port()))
-	case u.Scheme == "http" && !near(u.Hostname()):
-		return nil, fmt.Errorf("%w: write https://%s", ErrURL, chain.Clip(u.Host))
+	case u.Scheme == "http" && !near(u.Hostname(), inLAN):
+		return nil, fmt.Errorf("%w: plain http is for %s: write https://%s", ErrURL, reach(inLAN), chain.Clip(u.Host))
 	}
 	return u, nil
+}
+
+// reach says where plain http may go.
+func reach(inLAN bool) string {
+	if inLAN {
+		return "this machine and its LAN alone"
+	}
+	return "this machine alone"
 }
 
 // isPort also accepts none.
@@ -127,7 +138,7 @@ func (c *Client) connection() (*connection, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.now != nil && c.now.to.URL == t.URL && c.now.to.Pin == t.Pin && c.now.to.Roots == t.Roots {
+	if c.now != nil && c.now.to.URL == t.URL && c.now.to.Pin == t.Pin && c.now.to.Roots == t.Roots && c.now.to.LAN == t.LAN {
 		return c.now, nil
 	}
 	n, err := connect(t)
@@ -142,7 +153,7 @@ func (c *Client) connection() (*connection, error) {
 }
 
 func connect(t Target) (*connection, error) {
-	u, err := parse(t.URL)
+	u, err := parse(t.URL, t.LAN)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +167,7 @@ func connect(t Target) (*connection, error) {
 		if err != nil {
 			return nil, err
 		}
-		transport = overTCP(u.Scheme == "http", config, timeout)
+		transport = overTCP(u.Scheme == "http", t.LAN, config, timeout)
 	}
 	return &connection{t, strings.TrimSuffix(u.String(), "/"), &http.Client{
 		Transport:     transport,
@@ -164,12 +175,12 @@ func connect(t Target) (*connection, error) {
 	}}, nil
 }
 
-func overTCP(plain bool, config *tls.Config, timeout time.Duration) *http.Transport {
+func overTCP(plain, inLAN bool, config *tls.Config, timeout time.Duration) *http.Transport {
 	d := &net.Dialer{Timeout: timeout}
 	if plain { // on the address that is about to be dialled, whatever its name
 		d.Control = func(_, address string, _ syscall.RawConn) error {
-			if at, err := netip.ParseAddrPort(address); err != nil || !lan.Near(at.Addr()) {
-				return fmt.Errorf("%w: %s", ErrAddress, chain.Clip(address))
+			if at, err := netip.ParseAddrPort(address); err != nil || !nearAddr(at.Addr(), inLAN) {
+				return fmt.Errorf("%w: %s is not of %s", ErrAddress, chain.Clip(address), reach(inLAN))
 			}
 			return nil
 		}
@@ -202,14 +213,18 @@ func tlsConfig(o Options) (*tls.Config, error) {
 	return config, nil
 }
 
-// near reports whether a host's name may be of this machine or its LAN; the address
-// that it leads to is checked again when it is dialled.
-func near(host string) bool {
+// near reports whether a host's name may be of this machine, or with inLAN of its LAN; the
+// address that it leads to is checked again when it is dialled.
+func near(host string, inLAN bool) bool {
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return lan.Near(ip)
+		return nearAddr(ip, inLAN)
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".local") || !strings.Contains(host, ".")
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || inLAN && (strings.HasSuffix(host, ".local") || !strings.Contains(host, "."))
+}
+
+func nearAddr(ip netip.Addr, inLAN bool) bool {
+	return ip.Unmap().IsLoopback() || inLAN && lan.Near(ip)
 }
 
 // Origin is scheme, host and port of the server; "" while it is not known.

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,19 +24,32 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestURLs(t *testing.T) {
-	for _, base := range []string{"https://hub.example", "https://hub.example:7443/x/", "https://[2001:db8::1]:1", "http://127.0.0.1:7443", "http://[::1]:1", "http://192.168.1.7", "http://localhost:80", "http://nas.local", "http://hub"} {
-		c, err := New(base, Options{})
-		if err != nil {
-			t.Errorf("%s: %v", base, err)
-			continue
+	far := []string{"https://hub.example", "https://hub.example:7443/x/", "https://[2001:db8::1]:1", "https://192.168.1.7"}
+	here := []string{"http://127.0.0.1:7443", "http://[::1]:1", "http://localhost:80", "http://a.localhost"}
+	lan := []string{"http://192.168.1.7", "http://nas.local", "http://hub", "http://[fe80::1]"}
+	for _, o := range []Options{{}, {LAN: true}} {
+		good := slices.Concat(far, here)
+		if o.LAN {
+			good = slices.Concat(good, lan)
 		}
-		if o := c.Origin(); strings.Count(o, "/") != 2 || !strings.HasPrefix(base, o) {
-			t.Errorf("%s: origin %s", base, o)
+		for _, base := range good {
+			c, err := New(base, o)
+			if err := errors.Join(err, Check(base, o)); err != nil {
+				t.Errorf("%s: %v", base, err)
+				continue
+			}
+			if o := c.Origin(); strings.Count(o, "/") != 2 || !strings.HasPrefix(base, o) {
+				t.Errorf("%s: origin %s", base, o)
+			}
 		}
-	}
-	for _, base := range []string{"", "hub.example", "ftp://hub.example", "http://hub.example", "http://93.184.215.14", "http://169.254.169.254/latest", "http://[fd00:ec2::254]", "https://", "https://user:pw@hub.example", "https://hub.example?x=1", "https://hub.example#x", "https://user:pw%zz@hub.example", "https://hub.example:0", "http://127.0.0.1:99999", "http://localhost.evil.example"} {
-		if _, err := New(base, Options{}); !errors.Is(err, ErrURL) || strings.Contains(err.Error(), "pw") || strings.Contains(err.Error(), "x=1") {
-			t.Errorf("%s: %v", base, err)
+		bad := []string{"", "hub.example", "ftp://hub.example", "http://hub.example", "http://93.184.215.14", "http://169.254.169.254/latest", "http://[fd00:ec2::254]", "https://", "https://user:pw@hub.example", "https://hub.example?x=1", "https://hub.example#x", "https://user:pw%zz@hub.example", "https://hub.example:0", "http://127.0.0.1:99999", "http://localhost.evil.example"}
+		if !o.LAN {
+			bad = slices.Concat(bad, lan)
+		}
+		for _, base := range bad {
+			if _, err := New(base, o); !errors.Is(err, ErrURL) || strings.Contains(err.Error(), "pw") || strings.Contains(err.Error(), "x=1") || !errors.Is(Check(base, o), ErrURL) {
+				t.Errorf("%s: %v", base, err)
+			}
 		}
 	}
 	for _, pin := range []string{"abc", strings.Repeat("0", 62), strings.Repeat("g", 64)} {
@@ -44,20 +59,25 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// A name that may be of the LAN is dialled over plain http only where it leads there: not
-// into the internet, and not to where a cloud keeps the machine's credentials.
+// A name is dialled over plain http only where it leads to this machine, or to the LAN if that
+// is allowed: not into the internet, and not to where a cloud keeps the machine's credentials.
 func TestWherePlainHTTPIsDialled(t *testing.T) {
-	dial := overTCP(true, nil, time.Second).DialContext
-	for address, refused := range map[string]bool{"169.254.169.254:80": true, "[fd00:ec2::254]:80": true, "[::ffff:169.254.169.254]:80": true, "192.0.2.1:80": true, "127.0.0.1:1": false} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		c, err := dial(ctx, "tcp", address)
-		if err == nil {
-			c.Close()
+	for _, inLAN := range []bool{false, true} {
+		dial := overTCP(true, inLAN, nil, time.Second).DialContext
+		for address, refused := range map[string]bool{"169.254.169.254:80": true, "[fd00:ec2::254]:80": true, "[::ffff:169.254.169.254]:80": true, "192.0.2.1:80": true, "127.0.0.1:1": false} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			c, err := dial(ctx, "tcp", address)
+			if err == nil {
+				c.Close()
+			}
+			if errors.Is(err, ErrAddress) != refused {
+				t.Errorf("%s: %v", address, err)
+			}
+			cancel()
 		}
-		if errors.Is(err, ErrAddress) != refused {
-			t.Errorf("%s: %v", address, err)
-		}
-		cancel()
+	}
+	if nearAddr(netip.MustParseAddr("192.168.1.7"), false) || !nearAddr(netip.MustParseAddr("192.168.1.7"), true) {
+		t.Error("the LAN")
 	}
 }
 
