@@ -141,8 +141,6 @@ type Daemon struct {
 	cancel context.CancelFunc
 	run    context.Context // the daemon's life: of visits, and of protests that outlive their request
 	kicked chan struct{}   // wakes the visitor; room for one, further ones are the same news
-	ready  chan struct{}   // closed when the first chain is in force
-	once   sync.Once       // closes ready
 
 	visited   chan struct{} // closed after the first whole visit
 	visitOnce sync.Once     // closes visited
@@ -189,7 +187,7 @@ func New(cfg Config) (*Daemon, error) {
 		reports:  report.New(bootID, rand.New(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64())), now),
 		peers:    bind.New(cfg.Key.PeerID(), rand.New(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64()))),
 		kicked:   make(chan struct{}, 1),
-		random:   cfg.Random, joined: joined, isJoined: ok, node: alone{}, ready: make(chan struct{}), visited: make(chan struct{}),
+		random:   cfg.Random, joined: joined, isJoined: ok, node: alone{}, visited: make(chan struct{}),
 		gathering: make(chan struct{}, 1), wanted: map[chain.Slot]bool{}, extensions: map[chain.Slot]extension{}, gathered: map[chain.PeerID]time.Time{},
 	}
 	if err := cfg.Sharing.Validate(); err != nil {
@@ -232,20 +230,12 @@ func New(cfg Config) (*Daemon, error) {
 	if err := d.openPipeline(); err != nil {
 		return nil, err
 	}
-	if len(cfg.Chains.All()) > 0 {
-		d.markReady()
-	}
 	return d, nil
 }
-
-func (d *Daemon) markReady() { d.once.Do(func() { close(d.ready) }) }
 
 // Visited is closed when the first whole visit is over: what the hub has for this
 // device, or why it has nothing, is known then.
 func (d *Daemon) Visited() <-chan struct{} { return d.visited }
-
-// Served is closed once the device holds a chain: from then on it answers.
-func (d *Daemon) Served() <-chan struct{} { return d.ready }
 
 func adapterNames(adapters map[string]adapter.Adapter) []string {
 	var names []string

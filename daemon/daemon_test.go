@@ -60,11 +60,6 @@ func TestJoiningGivesAMembershipAndThenTheChains(t *testing.T) {
 		if err != nil || text != "answer of alpha/small" || result.Option != "alpha/small" || result.Attempts != 1 {
 			t.Fatalf("text %q, result %+v, error %v", text, result, err)
 		}
-		select {
-		case <-b.Served():
-		default:
-			t.Error("a device with a chain serves")
-		}
 		if s := b.Status(); !s.Ready || !s.Hub.Joined || len(s.Chains) != 1 || s.Hub.Scopes[0] != chain.DefaultScope {
 			t.Errorf("status %+v", s)
 		}

@@ -156,7 +156,7 @@ func askEdge(t *testing.T, adapter *openai.Adapter, options string, stream bool)
 	if err := b.Join(t.Context(), b.invitation()); err != nil {
 		t.Fatal(err)
 	}
-	<-b.Served()
+	<-b.Visited()
 	e, err := edge.New(edge.Config{Worker: b.Daemon, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -400,7 +400,6 @@ func (d *Daemon) fetchWith(ctx context.Context, slot chain.Slot, from string, as
 	case err != nil:
 		d.cfg.Log.Warn("a chain is in force but not on disk", "slot", slot.String(), "error", err)
 	}
-	d.markReady()
 	if held == nil || held.Head().Body != taken.Head().Body {
 		d.cfg.Log.Info("chain in force", "slot", slot.String(), "from", from, "seq", taken.Head().Seq, "body", taken.Head().Body.String(), "options", len(taken.Options()))
 	}

@@ -126,9 +126,3 @@ type Measurement struct {
 	Output      int64
 	Neutral     bool // says nothing about the option: caller gone, offline, busy, declined, the caller's own error, too short a budget
 }
-
-// Latency is how long the answer took, and false for everything but a success:
-// the time that a failure took must never enter a latency mean.
-func (m Measurement) Latency() (time.Duration, bool) {
-	return m.Total, m.Class == chain.OK
-}

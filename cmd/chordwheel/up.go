@@ -213,7 +213,7 @@ func (u *upRun) startDevice(ctx context.Context, d *device) error {
 		}
 	}
 	select {
-	case <-d.Visited(): // not Served: a device that comes again holds a chain before it found the hub
+	case <-d.Visited(): // not when it holds a chain, which a device that comes again does before it found the hub
 	case <-time.After(readyWait):
 	case <-ctx.Done():
 		return ctx.Err()

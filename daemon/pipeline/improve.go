@@ -59,7 +59,7 @@ func (r *run) score(ctx context.Context, text string, best *verdict) (verdict, b
 		return verdict{}, false
 	}
 	v := parseScore(out.Text)
-	it := Iteration{Number: number, Score: v.score, Unscored: !v.read, Taken: true, Issues: len(v.issues), Model: out.Model}
+	it := Iteration{Score: v.score, Unscored: !v.read, Issues: len(v.issues), Model: out.Model}
 	if it.Model == "" {
 		it.Model = string(out.Option)
 	}
@@ -72,7 +72,7 @@ func (r *run) score(ctx context.Context, text string, best *verdict) (verdict, b
 		r.res.Scored, r.res.First, r.res.Score, r.res.Issues = true, v.score, v.score, len(v.issues)
 	} else {
 		gone, fresh := compare(best.issues, v.issues)
-		it.Fixed, it.NewIssues, it.Taken = len(gone), fresh, v.score >= best.score
+		it.Fixed, it.NewIssues = len(gone), fresh
 	}
 	r.res.Log = append(r.res.Log, it)
 	r.tell(Progress{Stage: job.Score, State: job.Done, Task: r.task, Iteration: &it})

@@ -47,10 +47,8 @@ type Progress struct {
 
 // Iteration is one look at the answer: what the record of its score may hold.
 type Iteration struct {
-	Number    int     // from 1, which is the answer before any rewrite
 	Score     float64 // 0 to 1
 	Unscored  bool    // no score could be read, so 1.0 was taken
-	Taken     bool    // it is the best so far; a rewrite that is worse is not taken
 	Issues    int     // that the scorer named
 	Fixed     int     // of the best answer's before it, that are gone
 	NewIssues int     // that the best answer before it did not have
@@ -71,7 +69,7 @@ type Result struct {
 	Iterations   int         // rewrites that were made, taken or not
 	Issues       int         // left in the answer that was given
 	Unscored     int         // scores that could not be read
-	Log          []Iteration // the scores in order
+	Log          []Iteration // the scores in order, of the answer before any rewrite first
 }
 
 // Dispatcher runs the tasks of one wave side by side and gives their outcomes in

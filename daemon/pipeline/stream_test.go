@@ -173,7 +173,7 @@ func TestProgressTellsOfStagesAndWaves(t *testing.T) {
 			{Stage: job.Score, State: job.Done, Task: "score-1", Waves: 2, Done: 2, Tasks: 2},
 		}
 		it := h.progress[len(h.progress)-1].Iteration
-		if it == nil || it.Score != 0.9 || it.Issues != 1 || !it.Taken {
+		if it == nil || it.Score != 0.9 || it.Issues != 1 {
 			t.Fatalf("the score's iteration is %+v", it)
 		}
 		h.progress[len(h.progress)-1].Iteration = nil

@@ -53,14 +53,6 @@ func (s *Switch) Resume() {
 	s.paused, s.until = false, time.Time{}
 }
 
-// Paused reports whether sharing is paused at now, and until when: zero for a pause
-// without an end.
-func (s *Switch) Paused(now time.Time) (until time.Time, paused bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.until, s.pausedAt(now)
-}
-
 func (s *Switch) pausedAt(now time.Time) bool {
 	return s.paused && (s.until.IsZero() || now.Before(s.until))
 }

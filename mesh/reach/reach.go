@@ -222,9 +222,6 @@ func (r rank) budget() int {
 	return perMinute / 2
 }
 
-// Forget drops everything about p, for example of one that was revoked.
-func (b *Book) Forget(p peer.ID) { delete(b.peers, p) }
-
 // Due gives the dials whose time has come, at most most of them, and when to
 // ask again. A peer that is given counts as dialled until [Book.Failed],
 // [Book.Met] or [Book.Parted].

@@ -18,7 +18,6 @@ type Exchange struct {
 	provider *Provider
 	conn     net.Conn
 	in       *bufio.Reader
-	pace     time.Duration
 	broken   atomic.Bool // no other request can follow on this connection
 
 	gone     chan struct{}
@@ -70,10 +69,13 @@ func (x *Exchange) Alive() bool {
 	}
 }
 
+// pace is the time between the pieces of plays that trickle.
+const pace = 2 * time.Millisecond
+
 // Pause lets one pace of the provider pass, n times. It reports whether the
 // client is still there.
 func (x *Exchange) Pause(n int) bool {
-	t := time.NewTimer(time.Duration(n) * x.pace)
+	t := time.NewTimer(time.Duration(n) * pace)
 	defer t.Stop()
 	select {
 	case <-t.C:

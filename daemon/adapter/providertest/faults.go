@@ -81,18 +81,6 @@ var Faults = sync.OnceValue(func() []Fault {
 	return slices.Concat(connectionFaults(), emptyFaults(), shapeFaults(), statusFaults(), brokenFaults(), framings(), largeFaults(), slowFaults())
 })
 
-// Named gives the fault of that name, and ends the test if there is none.
-func Named(t testing.TB, name string) Fault {
-	t.Helper()
-	for _, f := range Faults() {
-		if f.Name == name {
-			return f
-		}
-	}
-	t.Fatalf("no fault is called %q", name)
-	return Fault{}
-}
-
 // modes plays one thing for streams and another for plain calls.
 func modes(streamed, plain Play) Play {
 	return func(x *Exchange) {

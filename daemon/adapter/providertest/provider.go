@@ -46,7 +46,6 @@ type Provider struct {
 	changed  chan struct{} // closed and made anew whenever something below changed
 	script   []Play
 	models   []string
-	pace     time.Duration
 	requests []Request
 	closed   map[int]time.Time // when the client closed its connection during request N
 	conns    map[net.Conn]bool
@@ -68,7 +67,7 @@ func New(t testing.TB, script ...Play) *Provider {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Provider{t: t, listener: l, addr: l.Addr().String(), changed: make(chan struct{}), pace: 2 * time.Millisecond, models: []string{"small"},
+	p := &Provider{t: t, listener: l, addr: l.Addr().String(), changed: make(chan struct{}), models: []string{"small"},
 		closed: map[int]time.Time{}, conns: map[net.Conn]bool{}, stop: make(chan struct{})}
 	p.Script(script...)
 	p.done.Go(p.accept)
@@ -96,9 +95,6 @@ func (p *Provider) Script(script ...Play) {
 	}
 	p.change(func() { p.script = script })
 }
-
-// SetPace sets the time between the pieces of plays that trickle; 2 ms at first.
-func (p *Provider) SetPace(d time.Duration) { p.change(func() { p.pace = d }) }
 
 // SetModels sets the model list, which is served beside the script.
 func (p *Provider) SetModels(ids ...string) { p.change(func() { p.models = ids }) }
@@ -235,7 +231,6 @@ func (p *Provider) play(x *Exchange, r *http.Request, body []byte) {
 		if play = p.script[0]; len(p.script) > 1 {
 			p.script = p.script[1:]
 		}
-		x.pace = p.pace
 	})
 	x.watch()
 	play(x)
