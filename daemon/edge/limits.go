@@ -12,7 +12,7 @@ type Limits struct {
 	Messages    int           // of one chat; 512
 	Depth       int           // of nested JSON arrays and objects; 64
 	InFlight    int           // requests worked on at once; more get 503; 256
-	Conns       int           // open connections; more are closed at once; 1024
+	Conns       int           // open connections; for one more the longest without a request goes; 1024
 	HeaderBytes int           // of a request's header; 64 KiB
 	Header      time.Duration // until a request's header has arrived; 5 s
 	BodyRead    time.Duration // until a request's body has arrived; 30 s

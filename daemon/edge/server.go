@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -37,9 +36,12 @@ func (e *Edge) Serve(l net.Listener) error {
 		e.log.Warn("no key is set: every program on this machine may use the edge", "address", l.Addr().String())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	var conns atomic.Int64
+	open := newCallers(e.limits.Conns)
 	srv := &http.Server{
-		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.serve(w, r, loopback) }),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer open.served(r.Context())()
+			e.serve(w, r, loopback)
+		}),
 		ReadHeaderTimeout: e.limits.Header,
 		IdleTimeout:       e.limits.Idle,
 		MaxHeaderBytes:    e.limits.HeaderBytes,
@@ -49,16 +51,8 @@ func (e *Edge) Serve(l net.Listener) error {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(e.log.Handler(), slog.LevelWarn),
 		BaseContext:                  func(net.Listener) context.Context { return ctx },
-		ConnState: func(c net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				if conns.Add(1) > int64(e.limits.Conns) {
-					c.Close() // before a goroutine reads from it; StateClosed follows
-				}
-			case http.StateClosed, http.StateHijacked:
-				conns.Add(-1)
-			}
-		},
+		ConnContext:                  open.context,
+		ConnState:                    open.state,
 	}
 	if !e.servers.add(srv, cancel) {
 		cancel()

@@ -120,18 +120,57 @@ func TestSlowCallers(t *testing.T) {
 	}
 }
 
-func TestConnectionCap(t *testing.T) {
+// Two thousand callers who never send a whole header are in nobody's way: the one that
+// waited longest goes for each that comes.
+func TestSlowCallersKeepNobodyOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(context.Context, *Work, walk.Deliver) (walk.Result, error) { return answered() }, func(c *Config) { c.Limits.Conns = 3 })
+		r := newRig(t, answering().do)
 		defer r.close()
-		var open []net.Conn
-		for range 3 {
+		gone := 0
+		var slow []net.Conn
+		for range 2000 {
 			c, err := r.net.dial(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			open = append(open, c)
+			slow = append(slow, c)
+			go io.WriteString(c, "P")
+			synctest.Wait()
 		}
+		began := time.Now()
+		if got := slurp(t, r.mustPost(helloReq).Body); got != whole {
+			t.Errorf("a whole request gets %q", got)
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("it waited %s", d)
+		}
+		for _, c := range slow { // those that are left have 5 s for a header
+			_ = c.SetReadDeadline(time.Now())
+			if _, err := c.Read(make([]byte, 1)); err == io.EOF {
+				gone++
+			}
+			c.Close()
+		}
+		if least := 2000 - defaultLimits.Conns; gone < least || gone > least+1 {
+			t.Errorf("%d of 2000 had to go, want %d", gone, least)
+		}
+	})
+}
+
+func TestConnectionCap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := newRig(t, func(_ context.Context, _ *Work, deliver walk.Deliver) (walk.Result, error) {
+			<-release
+			_ = deliver(attempt(1), event("{}"))
+			return answered()
+		}, func(c *Config) { c.Limits.Conns = 2 })
+		defer r.close()
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { slurp(t, r.mustPost(helloReq).Body) })
+		}
+		synctest.Wait()
 		over, err := r.net.dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -139,15 +178,15 @@ func TestConnectionCap(t *testing.T) {
 		if n, err := over.Read(make([]byte, 1)); err == nil {
 			t.Errorf("a connection over the cap got %d bytes", n)
 		}
-		open[0].Close()
-		synctest.Wait()
-		if res, err := r.client.Get("http://localhost/healthz"); err != nil {
-			t.Errorf("a freed place is not given again: %v", err)
-		} else {
-			res.Body.Close()
-		}
-		for _, c := range open[1:] {
-			c.Close()
+		close(release)
+		wg.Wait()
+		for range 3 { // the kept ones wait, and give way
+			synctest.Wait()
+			conn := r.raw("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			defer conn.Close()
+			if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || res.StatusCode != http.StatusOK {
+				t.Errorf("a freed place is not given again: %v", err)
+			}
 		}
 	})
 }
