@@ -79,6 +79,7 @@ type deviceConfig struct {
 
 	RegistryURL   string        `yaml:"registry_url" env:"REGISTRY_URL"`                      // default: the hub's
 	TrustURL      string        `yaml:"trust_url" env:"TRUST_URL"`                            // default: the hub's
+	TrustIssuer   string        `yaml:"trust_issuer" env:"CHORDWHEEL_TRUST_ISSUER"`           // iss of its tokens; "": any that its keys sign
 	GateMode      string        `yaml:"gate_mode" env:"GATE_MODE"`                            // observe or enforce
 	SnapshotAge   time.Duration `yaml:"snapshot_max_age" env:"SNAPSHOT_MAX_AGE"`              // 0: see maxAge
 	SnapshotEvery time.Duration `yaml:"snapshot_interval" env:"CHORDWHEEL_SNAPSHOT_INTERVAL"` // 0: see every

@@ -110,6 +110,7 @@ func TestOneLineNamesEverythingThatIsWrong(t *testing.T) {
 		"services by plain http":       {file: "registry_url: http://agents.example\ntrust_url: ftp://x\n", environ: []string{"LEDGER_URL=http://ledger.example"}, want: []string{"REGISTRY_URL", "https://agents.example", "TRUST_URL", "LEDGER_URL"}},
 		"a gate mode":                  {environ: []string{"GATE_MODE=enforced"}, want: []string{`GATE_MODE: gate mode "enforced"`, "observe or enforce"}},
 		"who is believed, in a LAN":    {environ: []string{"REGISTRY_URL=http://192.168.1.7", "TRUST_URL=http://nas.local", "LEDGER_URL=http://192.168.1.7"}, want: []string{"REGISTRY_URL", "https://192.168.1.7", "TRUST_URL", "this machine alone"}, never: "LEDGER_URL"},
+		"an issuer without its server": {file: "trust_issuer: https://trust.example\n", want: []string{"CHORDWHEEL_TRUST_ISSUER", "TRUST_URL"}},
 		"ages that contradict":         {environ: []string{"REGISTRY_URL=https://agents.example", "SNAPSHOT_MAX_AGE=30s"}, want: []string{"SNAPSHOT_MAX_AGE (30s)", "CHORDWHEEL_SNAPSHOT_INTERVAL (1m0s)"}},
 		"an age below visits":          {environ: []string{"SNAPSHOT_MAX_AGE=30s"}, want: []string{"SNAPSHOT_MAX_AGE (30s)", "set CHORDWHEEL_SNAPSHOT_INTERVAL"}},
 		"an invitation that is none":   {environ: []string{"CHORDWHEEL_INVITE=a-secret", "GATE_MODE=loud"}, want: []string{"CHORDWHEEL_INVITE: ", "chordwheel1:", "GATE_MODE"}, never: "secret"},

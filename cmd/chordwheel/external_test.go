@@ -81,7 +81,14 @@ func TestADeviceGoesByServicesOfOthers(t *testing.T) {
 	}
 	p.stop()
 
-	p = daemon("CHORDWHEEL_TLS_CA=" + ca)
+	p = daemon("CHORDWHEEL_TLS_CA="+ca, "CHORDWHEEL_TRUST_ISSUER=https://trust.example")
+	until(t, "the device has its snapshot", func() bool { return gatingOf(t, own).Snapshot.Agents == 1 })
+	if status, text, _ := ask(t, p.ready.Device); status == http.StatusOK || !strings.Contains(p.log.String(), "the token is from another issuer") {
+		t.Errorf("tokens of another issuer: %d %s", status, text)
+	}
+	p.stop()
+
+	p = daemon("CHORDWHEEL_TLS_CA="+ca, "CHORDWHEEL_TRUST_ISSUER="+office.server.URL)
 	until(t, "the device has its chain", func() bool { status, _, _ := ask(t, p.ready.Device); return status == http.StatusOK })
 	if g := gatingOf(t, own); g.Mode != "enforce" || g.Allowed == 0 || g.Snapshot.Source != "registry" || g.Snapshot.Agents != 1 || g.Snapshot.LastError != "" {
 		t.Errorf("%+v %+v", g, g.Snapshot)

@@ -44,10 +44,10 @@ func (d *device) openGating(key chain.Key) (g daemon.Gating, err error) {
 	if d.agents, err = snapshot.New(keep); err != nil {
 		return g, usage("%w", err)
 	}
-	if d.tokens, err = token.New(token.Config{Server: trust, Key: key, Skew: c.RefreshSkew, Log: d.log}); err != nil {
+	if d.tokens, err = token.New(token.Config{Server: trust, Key: key, Issuer: c.TrustIssuer, Skew: c.RefreshSkew, Log: d.log}); err != nil {
 		return g, err
 	}
-	judge, err := gate.New(gate.Mode(c.GateMode), gate.Verifier{Keys: d.tokens}, d.agents)
+	judge, err := gate.New(gate.Mode(c.GateMode), gate.Verifier{Keys: d.tokens, Issuer: c.TrustIssuer}, d.agents)
 	return daemon.Gating{Registry: d.agents, Tokens: d.tokens, Gate: judge}, err
 }
 
@@ -136,6 +136,9 @@ func (c *deviceConfig) wrongServices() (wrong []string) {
 				wrong = append(wrong, u.name+": "+err.Error())
 			}
 		}
+	}
+	if c.TrustIssuer != "" && c.TrustURL == "" {
+		wrong = append(wrong, "CHORDWHEEL_TRUST_ISSUER is of the trust server at TRUST_URL, which is not set")
 	}
 	if _, err := gate.ParseMode(c.GateMode); err != nil {
 		wrong = append(wrong, "GATE_MODE: "+err.Error())
