@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -71,9 +72,21 @@ func (a *Adapter) Run(ctx context.Context, c adapter.Call, emit func(walk.Chunk)
 			o = walk.Outcome{Class: chain.Canceled, Status: o.Status, Input: o.Input, Output: o.Output}
 		}
 		a.config.Log.LogAttrs(ctx, slog.LevelDebug, "attempt failed", slog.String("request_id", c.Request.ID),
-			slog.String("option", string(c.Attempt.Option.ID)), slog.String("class", string(o.Class)), slog.Int("status", o.Status), slog.Any("error", err))
+			slog.String("option", string(c.Attempt.Option.ID)), slog.String("class", string(o.Class)), slog.Int("status", o.Status), slog.String("error", without(err)))
 	}
 	return o
+}
+
+// quoted is what the libraries quote of what they cannot read, or append to a line that is none.
+var quoted = regexp.MustCompile(`(?s)"(\\.|[^"\\])*("|$)|line: .*`)
+
+// without says what went wrong without a word of the upstream's, which may be the
+// caller's or an answer.
+func without(err error) string {
+	if err == nil {
+		return ""
+	}
+	return chain.ClipTo(quoted.ReplaceAllString(err.Error(), "…"), 200)
 }
 
 // Calls that are refused before anything is sent.

@@ -463,3 +463,37 @@ func FuzzReadModels(f *testing.F) {
 		}
 	})
 }
+
+// Whatever an upstream says instead of an answer, the log names what is wrong with it and
+// repeats none of it: it may be the caller's words.
+func TestTheLogHasNoWordOfAnUpstream(t *testing.T) {
+	const words = "cAnArY"
+	for name, raw := range map[string]string{
+		"no HTTP":           words + " garbage\r\n\r\n",
+		"with quotes":       words + `" \" ` + words + "\r\n\r\n",
+		"no status":         "HTTP/1.1 " + words + " x\r\n\r\n",
+		"a first line":      "HTTP/1.1 200 OK\r\n " + words + "\r\n\r\n",
+		"a line":            "HTTP/1.1 200 OK\r\nX-" + words + "\r\n\r\n",
+		"a name":            "HTTP/1.1 200 OK\r\n" + words + " \x01: x\r\n\r\n",
+		"a length":          "HTTP/1.1 200 OK\r\nContent-Length: " + words + "\r\n\r\n",
+		"two lengths":       "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2" + words + "\r\n\r\n",
+		"a transfer":        "HTTP/1.1 200 OK\r\nTransfer-Encoding: " + words + "\r\n\r\n",
+		"an encoding":       "HTTP/1.1 200 OK\r\nContent-Encoding: " + words + "\r\nContent-Length: 2\r\n\r\n{}",
+		"a type":            "HTTP/1.1 200 OK\r\nContent-Type: text/" + words + "\r\nContent-Length: 2\r\n\r\n{}",
+		"a chunk":           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + words + "\r\n",
+		"a trailer":         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n" + words + "\r\n\r\n",
+		"an error, in JSON": "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 39\r\n\r\n" + `{"error":{"message":"` + words + `","code":1}}`,
+		"a place":           "HTTP/1.1 307 " + words + "\r\nLocation: http://" + words + "\r\nContent-Length: 0\r\n\r\n",
+	} {
+		for _, stream := range []bool{false, true} {
+			var log bytes.Buffer
+			p := providertest.New(t, func(x *providertest.Exchange) { x.Raw(raw); x.Drop() })
+			a := New(Config{Log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+			_, o := collect(t.Context(), a, chat(p.Endpoint(), stream))
+			a.Close()
+			if o.Class == chain.OK || !strings.Contains(log.String(), "attempt failed") || strings.Contains(log.String(), words) {
+				t.Errorf("%s: %s, log %s", name, o.Class, log.String())
+			}
+		}
+	}
+}
