@@ -49,7 +49,6 @@ func refused(format string, args ...any) error {
 }
 
 func main() {
-	leaveNoCore()
 	release := leaveHeadroom(os.Getenv)
 	code := run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 	release()
@@ -59,6 +58,7 @@ func main() {
 // run is the whole program with its surroundings as arguments. The first
 // signal ends it in order, a second one at once.
 func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	leaveNoCore()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal meets the default handler

@@ -16,7 +16,6 @@ const asProgram = "CHORDWHEEL_TEST_AS_PROGRAM"
 func TestMain(m *testing.M) {
 	program := func() {
 		os.Setenv(asProgram, "1")
-		leaveNoCore()
 		adapters = withPanics(adapters)
 		os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 	}

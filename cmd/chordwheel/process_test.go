@@ -30,6 +30,7 @@ type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	ready readyLine
+	out   *logBuffer // what came behind the ready line
 	log   *logBuffer
 	done  chan error
 }
@@ -80,7 +81,7 @@ func start(t *testing.T, args ...string) *process {
 func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	args := cmd.Args[1:]
-	p := &process{t: t, cmd: cmd, log: &logBuffer{}, done: make(chan error, 1)}
+	p := &process{t: t, cmd: cmd, out: &logBuffer{}, log: &logBuffer{}, done: make(chan error, 1)}
 	p.cmd.Stderr = p.log
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -91,9 +92,10 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	}
 	lines := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(out).ReadString('\n')
+		in := bufio.NewReader(out)
+		line, _ := in.ReadString('\n')
 		lines <- line
-		io.Copy(io.Discard, out)
+		io.Copy(p.out, in)
 		p.done <- p.cmd.Wait()
 	}()
 	t.Cleanup(func() {
