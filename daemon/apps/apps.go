@@ -48,8 +48,8 @@ type Rule struct {
 
 var goodName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-// Check reports everything that is wrong with r, wrapping [ErrRule].
-func (r *Rule) Check() error {
+// Validate reports everything that is wrong with r, wrapping [ErrRule].
+func (r *Rule) Validate() error {
 	var wrong []string
 	if !goodName.MatchString(r.Name) {
 		wrong = append(wrong, "name: want 1 to 64 of a-z, 0-9, dot, dash and underscore")
@@ -108,7 +108,7 @@ func New() *Book { return &Book{usage: usage{}} }
 // [ErrRule] or [ErrExists].
 func (b *Book) Add(r Rule, now time.Time) (chain.Secret, error) {
 	r.Created = chain.InstantOf(now)
-	if err := r.Check(); err != nil {
+	if err := r.Validate(); err != nil {
 		return "", err
 	}
 	b.mu.Lock()

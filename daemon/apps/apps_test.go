@@ -57,7 +57,7 @@ func TestKeys(t *testing.T) {
 
 func TestRulesNameEveryMistake(t *testing.T) {
 	r := Rule{Name: "No Name", Scope: "nothing", Models: []string{"a[", ""}, Rate: -1, Budget: -1}
-	err := r.Check()
+	err := r.Validate()
 	for _, want := range []string{"name:", "scope:", `"a["`, `""`, "rate:", "budget:"} {
 		if !errors.Is(err, ErrRule) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)

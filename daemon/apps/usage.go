@@ -144,7 +144,7 @@ func Restore(bytes []byte) (*Book, error) {
 	}
 	b := New()
 	for _, a := range k.Apps {
-		if err := a.Rule.Check(); err != nil {
+		if err := a.Rule.Validate(); err != nil {
 			return nil, err
 		}
 		at, found := b.search(a.Rule.Name)

@@ -92,7 +92,7 @@ func (x *exchange) postProvider(string) *Refusal {
 		for _, c := range q.Capabilities {
 			r.Capabilities = append(r.Capabilities, chain.Capability(c))
 		}
-		if err := r.Check(); err != nil {
+		if err := r.Validate(); err != nil {
 			return refusalOfJob(err)
 		}
 		if q.Invitation == "" {

@@ -115,8 +115,8 @@ func (g Grant) Counts(r Registration) []chain.Capability {
 	return m.Counts(r.Capabilities)
 }
 
-// Check says what is wrong with a registration, before an invitation is spent on it.
-func (r *Registration) Check() error {
+// Validate says what is wrong with a registration, before an invitation is spent on it.
+func (r *Registration) Validate() error {
 	switch r.Class {
 	case Browser, Server, Agent:
 	default:
@@ -137,7 +137,7 @@ func (r *Registration) Check() error {
 // gives its ID and the key that it has to show from then on. Of the key only a hash
 // stays here.
 func (b *Board) Register(g Grant, r Registration) (id string, key chain.Secret, err error) {
-	if err := r.Check(); err != nil {
+	if err := r.Validate(); err != nil {
 		return "", "", err
 	}
 	secret := rand.Text()
@@ -287,7 +287,7 @@ func decodeProvider(key string, record []byte) (k kept, err error) {
 	}
 	r := Registration{Class: k.Class, Capabilities: k.Declared}
 	_, scope := chain.ParseScope(string(k.Scope))
-	if k.ID != key || len(k.Key) != 2*sha256.Size || r.Check() != nil || scope != nil || len(k.Granted) > 64 || k.Since.IsZero() {
+	if k.ID != key || len(k.Key) != 2*sha256.Size || r.Validate() != nil || scope != nil || len(k.Granted) > 64 || k.Since.IsZero() {
 		return k, errRecord
 	}
 	return k, nil

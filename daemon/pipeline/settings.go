@@ -42,7 +42,7 @@ func (s Settings) Validate() error {
 	within("supervisor_fallback_tier", float64(s.SupervisorFallbackTier), 2, 3)
 	within("max_rewrite_iterations", float64(s.MaxRewriteIterations), 0, 10)
 	within("rewrite_score_threshold", s.RewriteScoreThreshold, 0, 1)
-	if err := s.Waves.Check(); err != nil {
+	if err := s.Waves.Validate(); err != nil {
 		wrong = append(wrong, strings.Split(err.Error(), "\n")...)
 	}
 	if len(wrong) > 0 {

@@ -97,7 +97,7 @@ func TestCounts(t *testing.T) {
 
 // TestSettings names what is out of range.
 func TestSettings(t *testing.T) {
-	if err := Default().Check(); err != nil {
+	if err := Default().Validate(); err != nil {
 		t.Error(err)
 	}
 	for name, set := range map[string]func(*Settings){
@@ -114,13 +114,13 @@ func TestSettings(t *testing.T) {
 	} {
 		s := Default()
 		set(&s)
-		if err := s.Check(); err == nil || err.Error() != name {
+		if err := s.Validate(); err == nil || err.Error() != name {
 			t.Errorf("got %v, want %s", err, name)
 		}
 	}
 	s := Default()
 	s.Parallel, s.Alpha = 0, 7
-	if err := s.Check(); err == nil || strings.Count(err.Error(), "it goes from") != 2 {
+	if err := s.Validate(); err == nil || strings.Count(err.Error(), "it goes from") != 2 {
 		t.Errorf("two wrong ones are %v", err)
 	}
 }

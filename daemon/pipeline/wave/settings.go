@@ -28,9 +28,9 @@ func Default() Settings {
 	}
 }
 
-// Check names each setting that is out of its range, as it is called in a
+// Validate names each setting that is out of its range, as it is called in a
 // configuration, with the range.
-func (s Settings) Check() error {
+func (s Settings) Validate() error {
 	var wrong []error
 	within := func(name string, value, low, high float64) {
 		if !(value >= low && value <= high) {
