@@ -12,6 +12,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/delta"
+	"github.com/chordwheel/chordwheel/chain/nesting"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 )
@@ -167,22 +168,14 @@ func beginning(body []byte) []byte {
 		return nil
 	}
 	part = part[open:]
-	depth, first, quoted := 0, 0, false // first: where the current message begins
-	for i := 0; i < len(part); i++ {
-		switch c := part[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			if depth++; depth == 2 {
-				first = i
-			}
-		case c == '}' || c == ']':
-			if depth--; depth == 0 || depth == 1 && bytes.Contains(part[first:i], []byte(`"user"`)) {
-				return part[:i]
-			}
+	first := 0 // where the current message begins
+	for i, open := range nesting.Brackets(part) {
+		switch opens := part[i] == '{' || part[i] == '['; {
+		case opens && open == 2:
+			first = i
+		case opens:
+		case open == 0 || open == 1 && bytes.Contains(part[first:i], []byte(`"user"`)):
+			return part[:i]
 		}
 	}
 	return part

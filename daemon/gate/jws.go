@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/chordwheel/chordwheel/chain/nesting"
 	"github.com/chordwheel/chordwheel/chain/receipt"
 )
 
@@ -122,20 +123,9 @@ func object(b []byte, notJSON, tooDeep, otherKind *Denial) (map[string]json.RawM
 
 // depth gives how deep brackets nest outside texts, for bytes of any kind.
 func depth(b []byte) int {
-	deepest, open, quoted := 0, 0, false
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			open++
-			deepest = max(deepest, open)
-		case c == '}' || c == ']':
-			open--
-		}
+	deepest := 0
+	for _, open := range nesting.Brackets(b) {
+		deepest = max(deepest, open)
 	}
 	return deepest
 }

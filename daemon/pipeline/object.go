@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"encoding/json"
+
+	"github.com/chordwheel/chordwheel/chain/nesting"
 )
 
 // findJSON looks for the first JSON object or list in text that accept takes:
@@ -28,20 +30,9 @@ func findJSON(text string, accept func(raw []byte) bool) bool {
 // closing gives the length of the value that begins with a bracket, by counting
 // brackets outside of strings; 0 if it never closes.
 func closing(b []byte) int {
-	depth, quoted := 0, false
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-		case c == '}' || c == ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
+	for i, open := range nesting.Brackets(b) {
+		if open == 0 {
+			return i + 1
 		}
 	}
 	return 0
