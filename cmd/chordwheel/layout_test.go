@@ -54,7 +54,7 @@ var support = []string{"chain/chaintest", "store/storetest", "mesh/sim", "mesh/m
 // relative to the module; "..." at the end also takes in what lies below.
 var layout = []row{
 	{
-		packages: []string{"chain", "chain/estimate", "chain/order", "chain/delta", "chain/purse", "chain/throttle", "chain/chaintest"},
+		packages: []string{"chain", "chain/estimate", "chain/order", "chain/delta", "chain/purse", "chain/throttle", "chain/nesting", "chain/chaintest"},
 		ours:     []string{"chain", "chain/estimate", "chain/order"},
 		others:   vocabulary,
 		direct:   join(sockets, files), deep: machinery, pure: true,
@@ -183,7 +183,7 @@ var layout = []row{
 	},
 	{
 		packages: []string{"daemon/audit"},
-		ours:     []string{"chain/...", "did", "store/spool", "daemon/authority"},
+		ours:     []string{"chain/...", "did", "store/spool", "daemon/authority", "daemon/retry"},
 		direct:   join([]string{libp2p, multi, bbolt}, files), deep: []string{bbolt},
 		why: "it speaks to a ledger, hub or not, and keeps nothing: lines wait in the spool",
 	},

@@ -20,6 +20,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain/merkle"
 	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/daemon/authority"
+	"github.com/chordwheel/chordwheel/daemon/retry"
 	"github.com/chordwheel/chordwheel/store/spool"
 )
 
@@ -68,7 +69,8 @@ func verdict(answer authority.Answer, now time.Time) spool.Outcome {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return spool.Outcome{Verdict: spool.Rejected, Reason: why}
 	}
-	return spool.Outcome{After: retryAfter(answer.Header.Get("Retry-After"), now), Reason: why}
+	wait, _ := retry.After(answer.Header, now)
+	return spool.Outcome{After: wait, Reason: why}
 }
 
 // codeOf gives the code of an error in the shape of these services, if it is one
@@ -83,21 +85,6 @@ func codeOf(b []byte) string {
 		return ""
 	}
 	return shape.Error.Code
-}
-
-// retryAfter reads what the ledger asked for; 0 where it asked for nothing that
-// makes sense.
-func retryAfter(s string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseFloat(s, 64); err == nil {
-		if seconds > 0 && seconds < 1e9 {
-			return time.Duration(seconds * float64(time.Second))
-		}
-		return 0
-	}
-	if at, err := http.ParseTime(s); err == nil {
-		return max(0, at.Sub(now))
-	}
-	return 0
 }
 
 // reason is an error in a few words, without an address.

@@ -78,15 +78,6 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func TestRetryAfterAsADate(t *testing.T) {
-	now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	for s, want := range map[string]time.Duration{"Fri, 01 May 2026 10:00:30 GMT": 30 * time.Second, "Fri, 01 May 2026 09:00:00 GMT": 0} {
-		if got := retryAfter(s, now); got != want {
-			t.Errorf("%s: %s", s, got)
-		}
-	}
-}
-
 // A ledger that hangs, or never ends its answer, holds nobody for ever.
 func TestALedgerThatHangs(t *testing.T) {
 	hung := make(chan context.CancelFunc, 1)

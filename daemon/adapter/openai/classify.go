@@ -10,13 +10,14 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/walk"
+	"github.com/chordwheel/chordwheel/daemon/retry"
 )
 
 // refused classifies an answer whose status is not 2xx. text is its body,
 // decompressed, as far as it could be read.
 func refused(status int, h http.Header, text []byte, now time.Time) walk.Outcome {
 	o := walk.Outcome{Status: status, Class: byStatus(status)}
-	o.RetryAfter, o.HasRetryAfter = retryAfter(h, now)
+	o.RetryAfter, o.HasRetryAfter = retry.After(h, now)
 	if tells(status) {
 		if c, ok := recognise(text); ok {
 			o.Class = c

@@ -5,9 +5,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
 )
+
+var noon = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
 // TestReasons holds refusals as the dialect's speakers word them.
 func TestReasons(t *testing.T) {

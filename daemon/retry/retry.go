@@ -1,4 +1,6 @@
-package openai
+// Package retry owns one question: when may a server be asked again that said so? It
+// reads what stands in an answer's header, and neither waits nor decides whether to.
+package retry
 
 import (
 	"net/http"
@@ -7,14 +9,14 @@ import (
 	"time"
 )
 
-// maxRetryAfter bounds what can be said at all. The walk believes far less.
-const maxRetryAfter = 366 * 24 * time.Hour
+// most bounds what can be said at all. Whoever asks believes far less.
+const most = 366 * 24 * time.Hour
 
-// retryAfter reads how long an upstream wants to be left alone: seconds, also
-// with a fraction, an HTTP date, or the header in milliseconds that some
-// providers send beside it. A moment in the past means 0; the longest of
+// After reads from the header of an answer how long the server wants to be left alone,
+// 366 days at most: seconds, also with a fraction, an HTTP date, or the header in
+// milliseconds that some send beside it. A moment in the past means 0; the longest of
 // several wins; what cannot be read was not given.
-func retryAfter(h http.Header, now time.Time) (wait time.Duration, given bool) {
+func After(h http.Header, now time.Time) (wait time.Duration, given bool) {
 	for _, v := range h["Retry-After-Ms"] {
 		if d, ok := decimal(v, time.Millisecond); ok {
 			wait, given = max(wait, d), true
@@ -44,8 +46,8 @@ func decimal(v string, unit time.Duration) (time.Duration, bool) {
 	if err != nil {
 		return 0, false
 	}
-	if n >= float64(maxRetryAfter/unit) {
-		return maxRetryAfter, true
+	if n >= float64(most/unit) {
+		return most, true
 	}
 	return time.Duration(n * float64(unit)), true
 }
@@ -64,5 +66,5 @@ func untilDate(v string, now time.Time) (time.Duration, bool) {
 	if err != nil {
 		return 0, false
 	}
-	return min(max(at.Sub(now), 0), maxRetryAfter), true
+	return min(max(at.Sub(now), 0), most), true
 }
