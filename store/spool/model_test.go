@@ -1,7 +1,9 @@
 package spool_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -34,6 +36,7 @@ func TestWhateverHappens(t *testing.T) {
 		s, l := start(), newLedger()
 		defer func() { _ = s.Close() }()
 		var acked []string
+		var reached mark
 		refused := make(map[string]bool)
 		next := 0
 		do := map[string]func(*rapid.T){
@@ -85,7 +88,14 @@ func TestWhateverHappens(t *testing.T) {
 			"restart without a checkpoint": func(*rapid.T) {
 				must(t, s.Close())
 				_ = os.Remove(filepath.Join(dir, "spool.checkpoint"))
-				s = start()
+				s, reached = start(), mark{}
+			},
+			"": func(r *rapid.T) { // after each: the checkpoint never goes back by itself
+				now := markOf(t, dir)
+				if now.Spool < reached.Spool || now.Spool == reached.Spool && now.Lines < reached.Lines {
+					r.Fatalf("the checkpoint went back from %+v to %+v", reached, now)
+				}
+				reached = now
 			},
 		}
 		r.Repeat(do)
@@ -96,4 +106,17 @@ func TestWhateverHappens(t *testing.T) {
 			r.Fatalf("acknowledged %v, the ledger has %v", acked, got)
 		}
 	})
+}
+
+// mark is how far a checkpoint is.
+type mark struct {
+	Spool string // a segment's number is in front
+	Lines int64
+}
+
+func markOf(t *testing.T, dir string) (m mark) {
+	line, _, _ := bytes.Cut(read(t, dir, "spool.checkpoint"), []byte{'\n'})
+	must(t, json.Unmarshal(line, &m))
+	m.Spool = m.Spool[:6]
+	return m
 }
