@@ -151,13 +151,13 @@ func (s *Service) Routes() []authority.Route {
 func (s *Service) whole(h authority.Handler) authority.Handler {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
 		if s.ledger == nil {
-			return nil, authority.Refuse(http.StatusInternalServerError, "internal_error", "the ledger is not in order; the hub's log says why")
+			return nil, authority.Refuse("internal_error", "the ledger is not in order; the hub's log says why")
 		}
 		select {
 		case s.inFlight <- struct{}{}:
 			defer func() { <-s.inFlight }()
 		default:
-			r := authority.Refuse(http.StatusServiceUnavailable, "overloaded", "the ledger takes as many calls as it may")
+			r := authority.Refuse("overloaded", "the ledger takes as many calls as it may")
 			r.RetryAfter = time.Second
 			return nil, r
 		}
@@ -172,11 +172,11 @@ func (s *Service) meaning(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, ledger.ErrConflict):
-		return authority.Refuse(http.StatusConflict, "conflict", "another receipt of this signer stands under this transaction and message; the first one stays")
+		return authority.Refuse("conflict", "another receipt of this signer stands under this transaction and message; the first one stays")
 	case errors.Is(err, ledger.ErrNotFound):
-		return authority.Refuse(http.StatusNotFound, "not_found", "the ledger does not have it")
+		return authority.Refuse("not_found", "the ledger does not have it")
 	case errors.Is(err, ledger.ErrBusy):
-		r := authority.Refuse(http.StatusServiceUnavailable, "overloaded", "too many receipts wait for the disk")
+		r := authority.Refuse("overloaded", "too many receipts wait for the disk")
 		r.RetryAfter = time.Second
 		return r
 	}
@@ -204,7 +204,7 @@ func (s *Service) auditor(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	w.Header().Set("WWW-Authenticate", "Bearer")
-	return authority.Refuse(http.StatusUnauthorized, authority.Unauthorized, "receipts are for auditors with the hub's CHORDWHEEL_LEDGER_TOKEN; proofs and checkpoints are for everybody")
+	return authority.Refuse(authority.Unauthorized, "receipts are for auditors with the hub's CHORDWHEEL_LEDGER_TOKEN; proofs and checkpoints are for everybody")
 }
 
 // take is the intake. Who is refused too often is not listened to for a while: what
@@ -217,7 +217,7 @@ func (s *Service) take(w http.ResponseWriter, r *http.Request) (any, error) {
 	got, err := s.read(w, r)
 	if err != nil {
 		var no *authority.Refusal
-		if errors.As(err, &no) && no.Status < http.StatusInternalServerError {
+		if errors.As(err, &no) && no.Status() < http.StatusInternalServerError {
 			s.refusals.count(from, time.Now())
 		}
 		return nil, err
@@ -288,7 +288,7 @@ func (s *Service) find(id ledger.ID, signer string) (int64, error) {
 }
 
 func tooMany(wait time.Duration, message string) error {
-	return &authority.Refusal{Status: http.StatusTooManyRequests, Code: authority.RateLimited, Message: message, RetryAfter: wait}
+	return &authority.Refusal{Code: authority.RateLimited, Message: message, RetryAfter: wait}
 }
 
 // read gives the receipt of a request, which is genuine and of somebody who may send
@@ -299,13 +299,13 @@ func (s *Service) read(w http.ResponseWriter, r *http.Request) (got receipt.Sign
 		return got, err
 	}
 	if got, err = receipt.Parse(body); err != nil {
-		return got, authority.Refuse(http.StatusBadRequest, "invalid_request", "%v", err)
+		return got, authority.Refuse("invalid_request", "%v", err)
 	}
 	if err := early(&got, time.Now()); err != nil {
 		return got, err
 	}
 	if err := s.cfg.Admit(r.Context(), got.Signer()); errors.Is(err, ErrSender) {
-		return got, authority.Refuse(http.StatusForbidden, authority.UnknownSender, "%v: it is no device of the mesh and no agent of the catalogue; ledger_senders lists others", ErrSender)
+		return got, authority.Refuse(authority.UnknownSender, "%v: it is no device of the mesh and no agent of the catalogue; ledger_senders lists others", ErrSender)
 	} else if err != nil {
 		return got, err
 	}
@@ -324,9 +324,9 @@ func early(got *receipt.Signed, now time.Time) error {
 	case by <= ahead:
 		return nil
 	case by <= wayAhead:
-		return &authority.Refusal{Status: http.StatusTooEarly, Code: authority.TooEarly, Message: message, RetryAfter: by - ahead + time.Second}
+		return &authority.Refusal{Code: authority.TooEarly, Message: message, RetryAfter: by - ahead + time.Second}
 	}
-	return authority.Refuse(http.StatusBadRequest, "invalid_request", "%s", message)
+	return authority.Refuse("invalid_request", "%s", message)
 }
 
 // genuine checks the signature against what the signer's DID stands for.
@@ -334,14 +334,14 @@ func (s *Service) genuine(ctx context.Context, got *receipt.Signed) error {
 	keys, err := s.cfg.Resolve(ctx, got.Signer())
 	switch {
 	case errors.Is(err, did.ErrInvalid):
-		return authority.Refuse(http.StatusBadRequest, "invalid_did", "the signer's DID: %s", chain.ClipTo(err.Error(), 200))
+		return authority.Refuse("invalid_did", "the signer's DID: %s", chain.ClipTo(err.Error(), 200))
 	case err != nil:
-		r := authority.Refuse(http.StatusBadGateway, "unresolvable_did", "the signer's DID could not be resolved")
+		r := authority.Refuse("unresolvable_did", "the signer's DID could not be resolved")
 		r.RetryAfter = time.Minute
 		return r
 	}
 	if err := got.Verify(keys...); err != nil {
-		return authority.Refuse(http.StatusBadRequest, "invalid_request", "%s", chain.ClipTo(err.Error(), 200))
+		return authority.Refuse("invalid_request", "%s", chain.ClipTo(err.Error(), 200))
 	}
 	return nil
 }
@@ -442,7 +442,7 @@ func numbers(r *http.Request, names ...string) (out []int64, err error) {
 	for _, name := range names {
 		n, err := strconv.ParseInt(q.Get(name), 10, 64)
 		if err != nil || n < 0 {
-			return nil, authority.Refuse(http.StatusBadRequest, "invalid_request", "%s: want a number from 0", name)
+			return nil, authority.Refuse("invalid_request", "%s: want a number from 0", name)
 		}
 		out = append(out, n)
 	}

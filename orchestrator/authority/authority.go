@@ -29,8 +29,7 @@ import (
 
 // Refusal is an error that knows what the caller is told.
 type Refusal struct {
-	Status     int
-	Code       Code
+	Code       Code          // decides status and type
 	Message    string        // one line for a person; nothing secret
 	RetryAfter time.Duration // 0: no such header
 }
@@ -39,8 +38,25 @@ type Refusal struct {
 func (r *Refusal) Error() string { return string(r.Code) + ": " + r.Message }
 
 // Refuse makes a Refusal.
-func Refuse(status int, code Code, format string, args ...any) *Refusal {
-	return &Refusal{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
+func Refuse(code Code, format string, args ...any) *Refusal {
+	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Status is what r is in HTTP.
+func (r *Refusal) Status() int {
+	if status, ok := statuses[r.Code]; ok {
+		return status
+	}
+	return http.StatusInternalServerError
+}
+
+// statuses is the one table of what a code means in HTTP.
+var statuses = map[Code]int{
+	InvalidRequest: http.StatusBadRequest, InvalidDID: http.StatusBadRequest, Unauthorized: http.StatusUnauthorized,
+	AgentSuspended: http.StatusForbidden, ProofOfControlFailed: http.StatusForbidden, UnknownSeeker: http.StatusForbidden, UnknownSender: http.StatusForbidden,
+	NotFound: http.StatusNotFound, NoAgent: http.StatusNotFound, MethodNotAllowed: http.StatusMethodNotAllowed, Conflict: http.StatusConflict,
+	RequestTooLarge: http.StatusRequestEntityTooLarge, UnsupportedMediaType: http.StatusUnsupportedMediaType, TooEarly: http.StatusTooEarly,
+	RateLimited: http.StatusTooManyRequests, InternalError: http.StatusInternalServerError, UnresolvableDID: http.StatusBadGateway, Overloaded: http.StatusServiceUnavailable,
 }
 
 // kinds are the families of codes, by status.
@@ -90,7 +106,7 @@ func (m *Mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(routes) == 0 || r.URL.RawPath != "" {
-		Fail(w, Refuse(http.StatusNotFound, "not_found", "no such path"))
+		Fail(w, Refuse("not_found", "no such path"))
 		return
 	}
 	var allowed []string
@@ -102,7 +118,7 @@ func (m *Mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allowed = append(allowed, route.Method)
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	Fail(w, Refuse(http.StatusMethodNotAllowed, "method_not_allowed", "want %s", strings.Join(allowed, " or ")))
+	Fail(w, Refuse("method_not_allowed", "want %s", strings.Join(allowed, " or ")))
 }
 
 func (m *Mux) run(w http.ResponseWriter, r *http.Request, h Handler) {
@@ -146,9 +162,9 @@ func Answer(w http.ResponseWriter, status int, value any) {
 func Fail(w http.ResponseWriter, err error) {
 	var r *Refusal
 	if !errors.As(err, &r) {
-		r = Refuse(http.StatusInternalServerError, "internal_error", "an error of the hub itself")
+		r = Refuse("internal_error", "an error of the hub itself")
 	}
-	kind, ok := kinds[r.Status]
+	kind, ok := kinds[r.Status()]
 	if !ok {
 		kind = InvalidRequestError
 	}
@@ -158,31 +174,31 @@ func Fail(w http.ResponseWriter, err error) {
 	w.Header().Del("ETag")
 	id := rand.Text()
 	w.Header().Set("X-Chordwheel-Request-Id", id)
-	Answer(w, r.Status, ErrorResponse{ErrorDetail{Message: chain.ClipTo(r.Message, 512), Type: kind, Code: r.Code, RequestID: id}})
+	Answer(w, r.Status(), ErrorResponse{ErrorDetail{Message: chain.ClipTo(r.Message, 512), Type: kind, Code: r.Code, RequestID: id}})
 }
 
 // Decode reads a JSON body of at most limit bytes into v, strictly: names are
 // unique, nothing stands behind it. Members that v does not have are ignored.
 func Decode(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return Refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "want Content-Type: application/json")
+		return Refuse("unsupported_media_type", "want Content-Type: application/json")
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return Refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "want a body without Content-Encoding")
+		return Refuse("unsupported_media_type", "want a body without Content-Encoding")
 	}
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var long *http.MaxBytesError
 	if errors.As(err, &long) {
-		return Refuse(http.StatusRequestEntityTooLarge, "request_too_large", "at most %d bytes", limit)
+		return Refuse("request_too_large", "at most %d bytes", limit)
 	}
 	if err != nil {
-		return Refuse(http.StatusBadRequest, "invalid_request", "the body ended early")
+		return Refuse("invalid_request", "the body ended early")
 	}
 	if _, err := receipt.Canonical(b); err != nil {
-		return Refuse(http.StatusBadRequest, "invalid_request", "the body: %v", err)
+		return Refuse("invalid_request", "the body: %v", err)
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return Refuse(http.StatusBadRequest, "invalid_request", "the body has not the members and kinds that are wanted")
+		return Refuse("invalid_request", "the body has not the members and kinds that are wanted")
 	}
 	return nil
 }

@@ -2,11 +2,17 @@ package authority
 
 import (
 	"errors"
+	"flag"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
 )
 
 func TestMux(t *testing.T) {
@@ -16,7 +22,7 @@ func TestMux(t *testing.T) {
 		Route{http.MethodGet, "/tiles/*", func(_ http.ResponseWriter, r *http.Request) (any, error) { return r.URL.Path, nil }},
 		Route{http.MethodGet, "/panic", func(http.ResponseWriter, *http.Request) (any, error) { panic("canary") }},
 		Route{http.MethodGet, "/busy", func(http.ResponseWriter, *http.Request) (any, error) {
-			return nil, &Refusal{Status: 503, Code: "overloaded", Message: "busy", RetryAfter: 1500 * time.Millisecond}
+			return nil, &Refusal{Code: "overloaded", Message: "busy", RetryAfter: 1500 * time.Millisecond}
 		}},
 		Route{http.MethodGet, "/unknown", func(http.ResponseWriter, *http.Request) (any, error) { return make(chan int), nil }},
 	)
@@ -51,5 +57,43 @@ func TestMux(t *testing.T) {
 		if strings.Contains(w.Body.String(), "canary") || w.Code >= 400 && (!strings.Contains(w.Body.String(), `"request_id":"`) || w.Header().Get("X-Chordwheel-Request-Id") == "") {
 			t.Errorf("%s %s: %s", c.method, c.path, w.Body)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite the golden file")
+
+// Each code of openapi.yaml has one status and one type, and is on the wire as here.
+func TestEachCodeHasOneStatus(t *testing.T) {
+	var codes []string
+	for code := range statuses {
+		if !code.Valid() {
+			t.Errorf("%s is not in openapi.yaml", code)
+		}
+		codes = append(codes, string(code))
+	}
+	doc, err := openapi3.NewLoader().LoadFromFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := doc.Components.Schemas["Code"].Value.Enum; len(all) != len(codes) {
+		t.Errorf("%d codes in openapi.yaml, %d in the table", len(all), len(codes))
+	}
+	slices.Sort(codes)
+	var b strings.Builder
+	for _, code := range codes {
+		w := httptest.NewRecorder()
+		Fail(w, &Refusal{Code: Code(code), Message: "a message", RetryAfter: time.Second})
+		text := strings.Replace(w.Body.String(), w.Header().Get("X-Chordwheel-Request-Id"), "r1", 1)
+		fmt.Fprintf(&b, "%s\n  %d\n  %s\n\n", code, w.Code, text)
+	}
+	const file = "testdata/codes.golden"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || b.String() != string(want) {
+		t.Errorf("%v; got\n%s", err, b.String())
 	}
 }
