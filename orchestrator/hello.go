@@ -41,9 +41,9 @@ func (h *Hub) Hello(ctx context.Context, from chain.PeerID, q wire.Hello) (wire.
 		w, err := h.hello(from, &q)
 		op := Operation{Kind: kind, Peer: from, Device: q.Name}
 		if err == nil {
-			if w.Twin = h.fleet.Twice(from, q.BootID); w.Twin {
+			if w.Twin = h.fleet.Twice(from, q.BootID, time.Now()); w.Twin {
 				op.Detail = "an older run is back: two programs run with this identity, its data directory was copied"
-				h.alarm(time.Now(), "two programs run with the identity of one device: its data directory was copied; stop one, and join it anew", h.fleet.Device(from), "")
+				h.alarm(time.Now(), "two programs run with the identity of one device: its data directory was copied; stop one, and join it anew; until then their measurements do not count", h.fleet.Device(from), "")
 			}
 		}
 		op.Bytes = size(&w)

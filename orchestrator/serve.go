@@ -141,6 +141,9 @@ func (h *Hub) redescribe(d *fleet.Device, r *wire.Report) (changed bool) {
 // suspect by it, or back.
 func (h *Hub) observe(d *fleet.Device, r *wire.Report, now time.Time) (news, turned map[learn.Key]bool) {
 	news, turned = map[learn.Key]bool{}, map[learn.Key]bool{}
+	if h.fleet.Twins(d.Peer, now) {
+		return news, turned
+	}
 	ours := func(s chain.Slot, id chain.OptionID) bool {
 		if _, known := h.catalogue.Primitive(s.Primitive); !known || !slices.Contains(d.Scopes, s.Scope.Base()) {
 			return false

@@ -169,6 +169,37 @@ func TestTheEleventhPage(t *testing.T) {
 	})
 }
 
+// What is passed over is counted, and said in the log, also where its page is only known from
+// before.
+func TestWhatIsLeftOutIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{}
+		var log bytes.Buffer
+		k := keeper(t, s, func(c *Config) { c.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+		bad := tagged(`"1"`, "n", "a", "c=suspended")
+		bad.body = strings.Replace(bad.body, "[", `[null,1,[],{},{"did":"x"},`, 1)
+		s.play(bad, tagged(`"2"`, "", "b", "c"))
+		if err := k.Refresh(t.Context()); err != nil || names(k) != "a b" {
+			t.Fatal(names(k), err)
+		}
+		if st := k.State(time.Now()); st.Skipped != 5 || st.Conflicts != 1 || !strings.Contains(log.String(), `"agents":2,"skipped":5,"conflicts":1,"truncated":false`) {
+			t.Errorf("%+v %s", st, log.String())
+		}
+		s.play(unchanged, tagged(`"3"`, "", "b"))
+		if err := k.Refresh(t.Context()); err != nil || names(k) != "a c=suspended b" {
+			t.Error(names(k), err)
+		}
+		if st := k.State(time.Now()); st.Skipped != 5 || st.Conflicts != 0 {
+			t.Errorf("%+v", st)
+		}
+		log.Reset()
+		s.play(pages(11)...)
+		if err := k.Refresh(t.Context()); err != nil || !strings.Contains(log.String(), `"truncated":true`) {
+			t.Error(err, log.String())
+		}
+	})
+}
+
 // After an empty catalogue nothing revives what was: no 304, no last-good, no seed.
 func TestEmptyThen304(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/chord"
@@ -136,12 +137,13 @@ type Fleet struct {
 	conflicts map[chain.PeerID]Conflict
 	chords    chord.Table
 	runs      map[chain.PeerID][2]uint64 // hashes of the last two boot IDs said in a hello, newest first
+	twins     map[chain.PeerID]time.Time // when an older run of the device was last back
 }
 
 // New gives an empty fleet.
 func New() *Fleet {
 	return &Fleet{devices: map[chain.PeerID]*Device{}, holders: map[chain.DeviceID]*Device{}, names: map[string]chain.PeerID{}, members: map[chain.ScopeID][]*Device{},
-		abilities: map[[16]byte]*ability{}, conflicts: map[chain.PeerID]Conflict{}, runs: map[chain.PeerID][2]uint64{}}
+		abilities: map[[16]byte]*ability{}, conflicts: map[chain.PeerID]Conflict{}, runs: map[chain.PeerID][2]uint64{}, twins: map[chain.PeerID]time.Time{}}
 }
 
 // Device gives the device under a peer ID, or nil. Changes are the caller's to keep.

@@ -70,10 +70,14 @@ func (f *Fleet) Claimed(now time.Time) []chord.Chord { return f.chords.Claimed(n
 // Chords gives the adjacencies that both ends claim.
 func (f *Fleet) Chords(now time.Time) []chord.Chord { return f.chords.Chords(now) }
 
+// twinFor is how long a device counts as two programs after the last sign of it: longer than
+// devices go without a hello.
+const twinFor = 24 * time.Hour
+
 // Twice notes the run that a hello comes from. It reports whether an older run
 // of the device is back after a newer one: then two programs use one identity. A
 // device that starts again has a new boot ID for good.
-func (f *Fleet) Twice(peer chain.PeerID, boot string) bool {
+func (f *Fleet) Twice(peer chain.PeerID, boot string, now time.Time) bool {
 	hash := fnv.New64a()
 	hash.Write([]byte(boot))
 	h, last := hash.Sum64(), f.runs[peer]
@@ -81,5 +85,20 @@ func (f *Fleet) Twice(peer chain.PeerID, boot string) bool {
 		return false
 	}
 	f.runs[peer] = [2]uint64{h, last[0]}
-	return h == last[1]
+	if h == last[1] {
+		f.twins[peer] = now
+		return true
+	}
+	return false
+}
+
+// Twins reports whether two programs spoke with the device's identity lately: what they
+// say they measured is not one device's word.
+func (f *Fleet) Twins(peer chain.PeerID, now time.Time) bool {
+	seen, ok := f.twins[peer]
+	if ok && now.Sub(seen) >= twinFor {
+		delete(f.twins, peer)
+		return false
+	}
+	return ok
 }
