@@ -166,6 +166,33 @@ func TestACallerWhoLeavesHasAReceipt(t *testing.T) {
 	})
 }
 
+// broken is a registry with a defect.
+type broken struct{}
+
+func (broken) Active(string, string) bool { panic("a defect") }
+
+// A request that a defect of this device's ends has a receipt as any that failed; the edge
+// answers it with 500.
+func TestADefectHasAReceipt(t *testing.T) {
+	s := &shelf{}
+	inTheShop(t, "local/own/m", func(c *daemon.Config) { c.Spool, c.Selection.Agents = s, broken{} }, func(t *testing.T, r *shop) {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the edge is not told")
+				}
+			}()
+			_, _, _ = r.ask(edge.Work{})
+		}()
+		if got := s.take(t); len(got) != 1 || got[0].Status != receipt.UpstreamError {
+			t.Errorf("%d receipts", len(got))
+		}
+		if got := r.Status().Requests; got.Failed != 1 || got.InFlight != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 // What ran for a peer is accounted for by the device that ran it.
 func TestForeignWorkHasAReceiptOfItsOwn(t *testing.T) {
 	s := &shelf{}

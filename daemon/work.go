@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/adapter"
 	"github.com/chordwheel/chordwheel/daemon/apps"
@@ -102,7 +103,15 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 	defer d.ends()
 	used := d.foreign.sharing.Owns()
 	defer func() { used(time.Now()) }()
+	ended := false
+	defer func() {
+		if !ended { // a defect is on its way up, and what the caller will see is a failure
+			d.counts.failed.Add(1)
+			a.close(receipt.UpstreamError)
+		}
+	}()
 	result, err := d.answer(ctx, w, a, a.watch(deliver))
+	ended = true
 	w.Agent, w.Gate, w.TokenID = a.last()
 	d.count(w, &result, err)
 	a.close(statusOf(ctx, &result, err))
