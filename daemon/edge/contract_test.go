@@ -5,9 +5,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -73,7 +70,7 @@ func TestHeadersAreTheDocuments(t *testing.T) {
 }
 
 // The generated types are those of openapi.yaml: a change of one without the
-// other fails here, also where the generator is not at hand.
+// other fails here, also where the generator is not at hand (`make drift` runs it).
 func TestTypesAreTheDocuments(t *testing.T) {
 	doc := document(t)
 	var codes []string
@@ -103,38 +100,6 @@ func TestTypesAreTheDocuments(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Errorf("%s: types.gen.go has %v, openapi.yaml %v", name, got, want)
 		}
-	}
-}
-
-// The generator makes types.gen.go as it is, byte for byte.
-func TestGeneratedFileIsCurrent(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs the generator: not in short mode")
-	}
-	config, err := os.ReadFile("oapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	out, in := filepath.Join(dir, "types.go"), filepath.Join(dir, "oapi.yaml")
-	moved := strings.Replace(string(config), "output: types.gen.go", "output: "+out, 1)
-	if err := os.WriteFile(in, []byte(moved), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("go", "tool", "-modfile=../../tools/go.mod", "oapi-codegen", "--config", in, "openapi.yaml")
-	if msg, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("the generator of tools/go.mod: %v: %.500s", err, msg)
-	}
-	want, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile("types.gen.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != string(want) {
-		t.Error("types.gen.go is not what openapi.yaml gives: run go generate ./daemon/edge")
 	}
 }
 
