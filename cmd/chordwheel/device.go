@@ -176,86 +176,64 @@ func openDevice(o deviceOptions) (d *device, err error) {
 	if err != nil {
 		return nil, err
 	}
-	marks, err := d.dir.Marks()
-	if err != nil {
+	c := daemon.Config{Key: key, DeviceID: d.id, Version: version, Sensors: newSensors(o.config.Metered), Connect: connector(key, o), Log: o.log, Random: newRandom()}
+	if err := d.openStored(&c); err != nil {
 		return nil, err
 	}
-	if d.db, err = openStore(d.dir, o.log); err != nil {
+	if err := d.configure(&c); err != nil {
 		return nil, err
-	}
-	chains, err := d.openChains(marks)
-	if err != nil {
-		return nil, err
-	}
-	if d.ring, err = openRing(o.dir, o.config, o.environ, o.log); err != nil {
-		return nil, err
-	}
-	locals, err := d.services()
-	if err != nil {
-		return nil, err
-	}
-	policy, err := o.config.Sharing.policy()
-	if err != nil {
-		return nil, usage("%w", err)
 	}
 	if err := d.openReceipts(); err != nil {
 		return nil, err
 	}
-	choosing, err := o.config.selection()
-	if err != nil {
-		return nil, usage("%w", err)
-	}
-	stages, err := o.config.Pipeline.settings()
-	if err != nil {
-		return nil, usage("%w", err)
-	}
-	gating, err := d.openGating(key)
-	if err != nil {
+	c.Spool, c.Ledger, c.Proofs = d.spool, d.ledger, d.proofs()
+	if c.Gating, err = d.openGating(key); err != nil {
 		return nil, err
 	}
 	d.upstream = openai.New(openai.Config{ConnectTimeout: o.config.ConnectWait, Log: o.log})
-	signer, err := identitiesIn(o.dir).signer(key, time.Now())
-	if err != nil {
+	c.Adapters = adapters(d.upstream)
+	if c.DID, err = identitiesIn(o.dir).signer(key, time.Now()); err != nil {
 		return nil, err
 	}
-	d.Daemon, err = daemon.New(daemon.Config{
-		Key: key, DID: signer, DeviceID: d.id, Name: o.config.Name, Version: version, Metered: o.config.Metered, Explore: o.config.Explore && !o.config.Metered,
-		Chains: chains, Marks: marks, State: d.dir, Keys: keys{d.ring}, Adapters: adapters(d.upstream),
-		Locals: locals, Defaults: chain.Limits{FirstOutput: chain.MillisOf(o.config.FirstOutput), Idle: chain.MillisOf(time.Minute), Total: chain.MillisOf(o.config.Total)},
-		Sharing: policy, Sensors: newSensors(o.config.Metered),
-		Spool: d.spool, Ledger: d.ledger, Proofs: d.proofs(), Backpressure: o.config.Backpressure == "on",
-		Selection: choosing, Gating: gating, Pipeline: stages, Jobs: d.db.Bucket("jobs"), Provided: d.db.Bucket("providers"), Speeds: d.db.Bucket("speeds"),
-		Connect: connector(key, o), Log: o.log, Random: newRandom(),
-	})
-	if err != nil {
+	if d.Daemon, err = daemon.New(c); err != nil {
 		return nil, err
 	}
+	return d, d.openEdge()
+}
+
+// configure fills in what the owner set.
+func (d *device) configure(c *daemon.Config) (err error) {
+	o := &d.options.config
+	c.Name, c.Metered, c.Explore, c.Backpressure = o.Name, o.Metered, o.Explore && !o.Metered, o.Backpressure == "on"
+	c.Defaults = chain.Limits{FirstOutput: chain.MillisOf(o.FirstOutput), Idle: chain.MillisOf(time.Minute), Total: chain.MillisOf(o.Total)}
+	if c.Locals, err = d.services(); err != nil {
+		return err
+	}
+	if c.Sharing, err = o.Sharing.policy(); err != nil {
+		return usage("%w", err)
+	}
+	if c.Selection, err = o.selection(); err != nil {
+		return usage("%w", err)
+	}
+	if c.Pipeline, err = o.Pipeline.settings(); err != nil {
+		return usage("%w", err)
+	}
+	return nil
+}
+
+// openEdge makes what applications talk to.
+func (d *device) openEdge() (err error) {
+	o := &d.options.config
 	if d.key, err = d.edgeKey(); err != nil {
-		return nil, err
+		return err
 	}
 	desk, err := d.Daemon.Desk()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d.edge, err = edge.New(edge.Config{Desk: desk, Jobs: d.Daemon.Providers(), Apps: d.Daemon.Applications(), Worker: d.Daemon, Key: d.key, NextKey: o.config.NextKey, Hosts: o.config.Hosts, Origins: o.config.Origins,
-		ListAgents: o.config.ListAgents, Log: o.log})
-	return d, err
-}
-
-// openChains opens the cached chains and puts in force what is still good of them.
-func (d *device) openChains(marks *datadir.Marks) (*store.ChainCache, error) {
-	chains := store.NewChainCache(d.db, marks)
-	joined, ok, err := daemon.LoadJoined(d.dir)
-	if errors.Is(err, datadir.ErrDamaged) {
-		return nil, fmt.Errorf("%w: move it and its .bak away, and join again", err)
-	}
-	if err != nil || !ok {
-		return chains, err
-	}
-	for _, refusal := range chains.Load(joined.Trust, time.Now()) {
-		d.log.Warn("a stored chain is not in force", "error", refusal)
-	}
-	return chains, nil
+	d.edge, err = edge.New(edge.Config{Desk: desk, Jobs: d.Providers(), Apps: d.Applications(), Worker: d.Daemon, Key: d.key, NextKey: o.NextKey, Hosts: o.Hosts, Origins: o.Origins,
+		ListAgents: o.ListAgents, Log: d.log})
+	return err
 }
 
 // openRing opens the key ring of the device in dir.

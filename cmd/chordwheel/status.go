@@ -84,6 +84,14 @@ func (a *app) writeStatus(w io.Writer, s control.Status, now time.Time) {
 		field("membership", "until "+m.Format(time.DateOnly)+" for "+join(s.Hub.Scopes))
 	}
 	field("peers", fmt.Sprintf("%d in contact, %d known; see: chordwheel peers", s.Peers.Live, s.Peers.Known))
+	a.writeWork(field, &s, now)
+	field("can", join(s.Capabilities))
+	fmt.Fprintln(w)
+	a.writeTables(w, &s, now)
+}
+
+// writeWork writes what the device has done, and who may have it do more.
+func (a *app) writeWork(field func(name, value string), s *control.Status, now time.Time) {
 	field("requests", fmt.Sprintf("%d, %d failed, %d in flight, %d attempts, %d protests", s.Requests.Total, s.Requests.Failed, s.Requests.InFlight, s.Requests.Attempts, s.Requests.Protests))
 	for _, line := range a.sharingLines(s.Foreign, now) {
 		field("sharing", line)
@@ -111,8 +119,10 @@ func (a *app) writeStatus(w io.Writer, s control.Status, now time.Time) {
 			field("registry", registry)
 		}
 	}
-	field("can", join(s.Capabilities))
-	fmt.Fprintln(w)
+}
+
+// writeTables writes the chains, what is left alone, and the traffic by protocol.
+func (a *app) writeTables(w io.Writer, s *control.Status, now time.Time) {
 	var chains [][]string
 	for _, c := range s.Chains {
 		expires := ago(c.Expires, now)

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/chordwheel/chordwheel/daemon"
 	"github.com/chordwheel/chordwheel/store"
 	"github.com/chordwheel/chordwheel/store/datadir"
 )
@@ -34,4 +36,40 @@ func (a *app) checkStore() *cobra.Command {
 		}
 		return nil
 	}}
+}
+
+// openStored opens what the data directory keeps, the directory aside.
+func (d *device) openStored(c *daemon.Config) (err error) {
+	o := d.options
+	c.State = d.dir
+	marks, err := d.dir.Marks()
+	if err != nil {
+		return err
+	}
+	if d.db, err = openStore(d.dir, o.log); err != nil {
+		return err
+	}
+	c.Jobs, c.Provided, c.Speeds = d.db.Bucket("jobs"), d.db.Bucket("providers"), d.db.Bucket("speeds")
+	c.Marks = marks
+	if c.Chains, err = d.openChains(marks); err != nil {
+		return err
+	}
+	d.ring, err = openRing(o.dir, o.config, o.environ, o.log)
+	c.Keys = keys{d.ring}
+	return err
+}
+
+func (d *device) openChains(marks *datadir.Marks) (*store.ChainCache, error) {
+	chains := store.NewChainCache(d.db, marks)
+	joined, ok, err := daemon.LoadJoined(d.dir)
+	if errors.Is(err, datadir.ErrDamaged) {
+		return nil, fmt.Errorf("%w: move it and its .bak away, and join again", err)
+	}
+	if err != nil || !ok {
+		return chains, err
+	}
+	for _, refusal := range chains.Load(joined.Trust, time.Now()) {
+		d.log.Warn("a stored chain is not in force", "error", refusal)
+	}
+	return chains, nil
 }
