@@ -44,6 +44,12 @@ type freshness struct{ d *Daemon }
 // Fresh implements [edge.Snapshot].
 func (f freshness) Fresh(now time.Time) error { return f.d.fresh(now) }
 
+// Truncated implements [edge.Snapshot].
+func (f freshness) Truncated(now time.Time) bool {
+	r := f.d.cfg.Gating.Registry
+	return r != nil && r.State(now).Truncated
+}
+
 // Pass implements [edge.Gate].
 func (d *Daemon) Pass(ctx context.Context, agent, capability string) edge.Decision {
 	c := d.clear(ctx, agent, capability)

@@ -44,6 +44,8 @@ type Snapshot interface {
 	// Fresh is nil while there is one that is fresh enough, else says no_snapshot or
 	// snapshot_stale as a [*Refusal].
 	Fresh(now time.Time) error
+	// Truncated reports whether the registry lists more agents than it has.
+	Truncated(now time.Time) bool
 }
 
 // Gate lets work pass, or not.

@@ -22,14 +22,15 @@ import (
 
 // counter is everything behind a desk, and a record of what was asked of it.
 type counter struct {
-	mu       sync.Mutex
-	steps    []string
-	fresh    error
-	selected Selected
-	selects  error
-	decision Decision
-	keep     error
-	kept     map[string]receipt.Receipt
+	mu        sync.Mutex
+	steps     []string
+	fresh     error
+	truncated bool
+	selected  Selected
+	selects   error
+	decision  Decision
+	keep      error
+	kept      map[string]receipt.Receipt
 }
 
 func (c *counter) step(s string) {
@@ -39,6 +40,8 @@ func (c *counter) step(s string) {
 }
 
 func (c *counter) Fresh(time.Time) error { c.step("snapshot"); return c.fresh }
+
+func (c *counter) Truncated(time.Time) bool { return c.truncated }
 
 func (c *counter) Select(w *Work) (Selected, error) {
 	c.step("select " + w.Model + " " + string(w.Ask))
@@ -193,11 +196,15 @@ func TestReadinessNeedsTheSnapshot(t *testing.T) {
 	if w := do(e, ask("GET", "/readyz", "")); w.Code != 200 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
+	c.truncated = true
+	if w := do(e, ask("GET", "/readyz", "")); w.Code != 200 || w.Body.String() != `{"status":"ready","truncated":true}` {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
 	c.fresh = Refuse(SnapshotStale, "old")
 	if w := do(e, ask("GET", "/readyz", "")); w.Code != 503 || errorOf(t, w).Code != "snapshot_stale" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	if got := strings.Join(c.steps, "|"); got != "snapshot|snapshot" {
+	if got := strings.Join(c.steps, "|"); got != "snapshot|snapshot|snapshot" {
 		t.Errorf("asked %s", got)
 	}
 }

@@ -233,9 +233,11 @@ func (x *exchange) getReadiness(string) *Refusal {
 	if x.edge.gate.closing() {
 		return Refuse(Overloaded, "the device is shutting down")
 	}
+	ready := Health{Status: "ready"}
 	err := x.edge.worker.Ready()
 	if desk := x.edge.desk; err == nil && desk != nil && desk.Snapshot != nil {
 		err = desk.Snapshot.Fresh(x.began)
+		ready.Truncated = desk.Snapshot.Truncated(x.began)
 	}
 	if err != nil {
 		f := failureOf(err)
@@ -245,7 +247,7 @@ func (x *exchange) getReadiness(string) *Refusal {
 		x.refuse(f)
 		return nil
 	}
-	return x.reply(http.StatusOK, Health{Status: "ready"})
+	return x.reply(http.StatusOK, ready)
 }
 
 // reply writes v as a whole answer.

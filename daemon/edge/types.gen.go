@@ -145,6 +145,9 @@ type FailedOption struct {
 // Health defines model for Health.
 type Health struct {
 	Status string `json:"status"`
+
+	// Truncated The registry lists more agents than the device knows of.
+	Truncated bool `json:"truncated,omitempty"`
 }
 
 // InletResponse defines model for InletResponse.
