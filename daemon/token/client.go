@@ -24,7 +24,8 @@ const (
 	maxTokens   = 1024                   // in the cache
 	maxMints    = 8                      // at once, for all keys
 	minBackoff  = time.Second
-	maxBackoff  = time.Minute // of a failing key, and the most that Retry-After can ask for
+	maxBackoff  = 5 * time.Second // of a failing key: who waits for a server that is back waits no longer
+	maxAskedFor = time.Minute     // the most that Retry-After can ask for
 )
 
 // ErrClosed is returned once the client was closed.
@@ -254,7 +255,7 @@ func backoff(failures int, err error) time.Duration {
 	d = d/2 + rand.N(d/2+1)
 	var e *Error
 	if errors.As(err, &e) && e.retryAfter > d {
-		d = min(e.retryAfter, maxBackoff)
+		d = min(e.retryAfter, maxAskedFor)
 	}
 	return d
 }
