@@ -127,6 +127,31 @@ func TestNothingIsReachedInside(t *testing.T) {
 	}
 }
 
+// A name that leads to a good address at first and to a bad one then is refused then: each
+// connection is looked at, and none is kept for the next fetch.
+func TestANameThatChangesItsMind(t *testing.T) {
+	o, hits := serve(t, func(http.ResponseWriter, *http.Request) {})
+	o.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	inside, where := o.dial, []string{"127.0.0.1", "127.0.0.2", "::ffff:127.0.0.2", "127.0.0.1"}
+	dialled := 0
+	o.dial = func(ctx context.Context, d *net.Dialer, _ string) (net.Conn, error) {
+		to := where[dialled]
+		if dialled++; to == "127.0.0.1" {
+			return inside(ctx, d, "")
+		}
+		return d.DialContext(ctx, "tcp", net.JoinHostPort(to, "443"))
+	}
+	c := New(o)
+	for i, to := range where {
+		if _, err := c.Fetch(t.Context(), url, 10); errors.Is(err, ErrAddress) != (to != "127.0.0.1") || dialled != i+1 {
+			t.Errorf("%s: %v, dialled %d times", to, err, dialled)
+		}
+	}
+	if hits.Load() != 2 {
+		t.Errorf("%d requests", hits.Load())
+	}
+}
+
 // Another certificate, another name, no answer.
 func TestWhoIsNotBelieved(t *testing.T) {
 	o, hits := serve(t, func(http.ResponseWriter, *http.Request) {})
