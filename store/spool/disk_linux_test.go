@@ -75,7 +75,7 @@ func onFullDisk(mount string) error {
 	if !errors.Is(err, spool.ErrNotStored) || !errors.Is(err, syscall.ENOSPC) || kept < 100 {
 		return fmt.Errorf("line %d: %w", n, err)
 	}
-	if st := s.Status(); st.Writable || st.Depth != int64(kept) {
+	if st := s.Status(); st.Writable || st.Fault != "no space left on device" || st.Depth != int64(kept) {
 		return fmt.Errorf("full: status %+v", st)
 	}
 	// Lines go out all the same.

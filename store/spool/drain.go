@@ -338,7 +338,7 @@ func (w *worker) alert(now time.Time) {
 		return
 	}
 	w.alerted = now
-	w.s.cfg.Log.Warn("lines wait in the spool", "depth", st.Depth, "age", age.Truncate(time.Second), "reason", st.Reason)
+	w.s.cfg.Log.Warn("lines wait in the spool", "depth", st.Depth, "age", age.Truncate(time.Second).String(), "reason", st.Reason)
 }
 
 func (s *Spool) setReason(reason, otherwise string) {

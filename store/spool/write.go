@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"time"
@@ -292,7 +293,7 @@ func (s *Spool) note(err error) {
 	s.mu.Lock()
 	s.status.Writable, s.status.Fault = err == nil, ""
 	if err != nil {
-		s.status.Fault = err.Error()
+		s.status.Fault = bare(err)
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -300,4 +301,17 @@ func (s *Spool) note(err error) {
 	} else {
 		s.cfg.Log.Info("the spool's disk takes lines again")
 	}
+}
+
+// bare is an error without the path of a file, which is long and nobody's business.
+func bare(err error) string {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		err = path.Err
+	case errors.As(err, &link):
+		err = link.Err
+	}
+	return err.Error()
 }
