@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/daemon/authority"
 	"github.com/chordwheel/chordwheel/daemon/gate"
+	"github.com/chordwheel/chordwheel/daemon/retry"
 )
 
 const maxAnswer = 16 << 10 // bytes of an answer to a challenge or a mint
@@ -116,8 +116,6 @@ func refusal(a authority.Answer) *Error {
 			e.Code = in.Error.Code
 		}
 	}
-	if n, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil && n > 0 && n < 1<<20 {
-		e.retryAfter = time.Duration(n) * time.Second
-	}
+	e.retryAfter, _ = retry.After(a.Header, time.Now())
 	return e
 }
