@@ -371,6 +371,57 @@ func TestLog(t *testing.T) {
 	}
 }
 
+// No character of any field makes a second line of a log, or moves a terminal's cursor.
+func TestNothingIsInjectedIntoTheLog(t *testing.T) {
+	var inJSON, inText bytes.Buffer
+	for name, log := range map[string]slog.Handler{"JSON": slog.NewJSONHandler(&inJSON, nil), "text": slog.NewTextHandler(&inText, nil)} {
+		worker := &fake{do: func(context.Context, *Work, walk.Deliver) (walk.Result, error) {
+			return walk.Result{Option: "alpha/\x1b[2J\nsmall", Attempts: 1}, Refuse(NoAgent, "nobody")
+		}}
+		e := newEdge(t, worker, func(c *Config) { c.Log, c.Desk = slog.New(log), newCounter().desk() })
+		asked := 0
+		for c := rune(0); c < 0x20; c++ {
+			for _, hostile := range []string{"a" + string(c) + `{"level":"ERROR"}`, "a\u2028" + string(c), "\x1b[31m" + string(c) + "\x7f\u0085", strings.Repeat(string(c), 5000)} {
+				text, _ := json.Marshal(hostile)
+				for _, path := range []string{"/v1/chat/completions", "/v1/inlet", "/v1/outlet", "/api/v1/work/llm.chat"} {
+					r := ask("POST", path, fmt.Sprintf(`{"model":%s,"mode":%[1]s,"user":%[1]s,"status":%[1]s,"token_id":%[1]s,"request_hash":%[1]s,"transaction_id":%[1]s,"messages":[{"role":"user","content":"x"}]}`, text))
+					r.Header["X-Chordwheel-Request-Id"], r.Header["User-Agent"], r.Header["X-Chordwheel-Session"], r.Header["Origin"] = []string{hostile}, []string{hostile}, []string{hostile}, nil
+					do(e, r)
+					asked++
+				}
+				r := ask("GET", "/healthz", "")
+				r.Method, r.URL.Path, r.RequestURI, r.Host = "GET"+hostile, "/v1/"+hostile, "/v1/"+hostile, hostile
+				do(e, r)
+				asked++
+			}
+		}
+		if name == "text" && inText.Len() == 0 || asked != 32*4*5 {
+			t.Fatalf("%s: %d asked", name, asked)
+		}
+	}
+	requests := 0
+	for line := range strings.Lines(inJSON.String()) {
+		var got struct {
+			Msg   string `json:"msg"`
+			Level string `json:"level"`
+		}
+		if err := json.Unmarshal([]byte(line), &got); err != nil || got.Level == "ERROR" {
+			t.Fatalf("%v: %q", err, line)
+		}
+		if got.Msg == "request" {
+			requests++
+		}
+	}
+	if requests != 32*4*5 {
+		t.Errorf("%d lines of requests, want %d", requests, 32*4*5)
+	}
+	for _, log := range []string{inJSON.String(), inText.String()} {
+		if at := strings.IndexFunc(log, func(r rune) bool { return r < ' ' && r != '\n' || r == 0x7f || r == 0x85 || r == 0x2028 }); at >= 0 {
+			t.Errorf("%q", log[max(0, at-200):at+10])
+		}
+	}
+}
+
 // What an upstream calls its refusal is foreign text: it goes to the caller, and
 // not to the log.
 func TestAnUpstreamsWordsAreNotLogged(t *testing.T) {
