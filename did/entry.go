@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf16"
 
 	"github.com/gowebpki/jcs"
 	"github.com/multiformats/go-multibase"
@@ -30,8 +31,13 @@ func parseObject(b []byte) (object, error) {
 	if err != nil {
 		return nil, errors.New("no strict JSON")
 	}
+	return member(canonical)
+}
+
+// member reads an object that is in its RFC 8785 form already: a value of another one.
+func member(b json.RawMessage) (object, error) {
 	var o object
-	if err := json.Unmarshal(canonical, &o); err != nil || o == nil {
+	if err := json.Unmarshal(b, &o); err != nil || o == nil {
 		return nil, errors.New("no JSON object")
 	}
 	return o, nil
@@ -57,20 +63,26 @@ func depth(b []byte) int {
 	return most
 }
 
-// canonical gives the RFC 8785 form of an object.
+// canonical gives the RFC 8785 form of an object: what its values are in, between names in
+// their order. A log of megabytes is put in that form once, and not for each hash.
 func (o object) canonical() []byte {
-	b := []byte{'{'}
+	size := 2
 	for name, value := range o {
+		size += len(name) + len(value) + 4
+	}
+	b := append(make([]byte, 0, size), '{')
+	for _, name := range slices.SortedFunc(maps.Keys(o), byUTF16) {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		b = append(append(append(b, text(name)...), ':'), value...)
+		b = append(append(append(b, text(name)...), ':'), o[name]...)
 	}
-	b, err := jcs.Transform(append(b, '}'))
-	if err != nil {
-		panic("BUG: an object that is no JSON: " + err.Error())
-	}
-	return b
+	return append(b, '}')
+}
+
+// byUTF16 is RFC 8785's order of names.
+func byUTF16(a, b string) int {
+	return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b)))
 }
 
 // text gives a string as JSON in its RFC 8785 form.
@@ -114,15 +126,19 @@ func (o object) only(names ...string) error {
 	return nil
 }
 
-// proofBytes gives what a Data Integrity proof is a signature of.
-func proofBytes(proof, document object) []byte {
-	options := sha256.Sum256(proof.with(object{"proofValue": nil}).canonical())
-	content := sha256.Sum256(document.canonical())
-	return append(options[:], content[:]...)
+// digest is the hash of a document's RFC 8785 form.
+type digest [sha256.Size]byte
+
+func (o object) digest() digest { return sha256.Sum256(o.canonical()) }
+
+// proofBytes gives what a Data Integrity proof over a document is a signature of.
+func proofBytes(proof object, document digest) []byte {
+	options := proof.with(object{"proofValue": nil}).digest()
+	return append(options[:], document[:]...)
 }
 
-// checkProof gives the key, z6Mk…, that made a proof over document.
-func checkProof(raw json.RawMessage, document object) (string, error) {
+// checkProof gives the key, z6Mk…, that made a proof over a document.
+func checkProof(raw json.RawMessage, document digest) (string, error) {
 	proof, err := parseObject(raw)
 	if err != nil {
 		return "", fmt.Errorf("proof: %w", err)
@@ -159,7 +175,7 @@ func sign(key ed25519.PrivateKey, document object, now time.Time) json.RawMessag
 		"type": text("DataIntegrityProof"), "cryptosuite": text("eddsa-jcs-2022"), "proofPurpose": text("assertionMethod"),
 		"verificationMethod": text("did:key:" + name + "#" + name), "created": text(stamp(now)),
 	}
-	proof["proofValue"] = text("z" + base58(ed25519.Sign(key, proofBytes(proof, document))))
+	proof["proofValue"] = text("z" + base58(ed25519.Sign(key, proofBytes(proof, document.digest()))))
 	return proof.canonical()
 }
 

@@ -76,7 +76,7 @@ func readEntry(line []byte, before []version) (version, error) {
 	if last.after.deactivated {
 		return version{}, errors.New("the DID was deactivated before")
 	}
-	raw, err := parseObject(entry["parameters"])
+	raw, err := member(entry["parameters"])
 	if err != nil {
 		return version{}, fmt.Errorf("parameters: %w", err)
 	}
@@ -142,7 +142,7 @@ func (v *version) readTime(entry object, last version) error {
 
 func (v *version) readState(entry object, last version) error {
 	var err error
-	if v.document, err = parseObject(entry["state"]); err != nil {
+	if v.document, err = member(entry["state"]); err != nil {
 		return err
 	}
 	if v.did, err = v.document.string("id"); err != nil {
@@ -174,7 +174,7 @@ func checkProofs(entry object, active []string) error {
 	if err := json.Unmarshal(entry["proof"], &proofs); entry["proof"] == nil || err != nil || len(proofs) == 0 || len(proofs) > maxProofs {
 		return fmt.Errorf("proof: want an array of 1 to %d", maxProofs)
 	}
-	document := entry.with(object{"proof": nil})
+	document := entry.with(object{"proof": nil}).digest()
 	for _, p := range proofs {
 		key, err := checkProof(p, document)
 		if err != nil {
@@ -219,7 +219,7 @@ func checkWitnesses(all []version, file []byte) error {
 			if left--; left < 0 {
 				return fmt.Errorf("%w: too many proofs of witnesses", ErrInvalid)
 			}
-			if key, err := checkProof(p, object{"versionId": text(r.VersionID)}); err == nil {
+			if key, err := checkProof(p, object{"versionId": text(r.VersionID)}.digest()); err == nil {
 				upTo["did:key:"+key] = max(upTo["did:key:"+key], i+1)
 			}
 		}

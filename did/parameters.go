@@ -159,7 +159,7 @@ func parseWitnesses(raw json.RawMessage) (witnesses, error) {
 	if isNull(raw) {
 		return w, nil
 	}
-	o, err := parseObject(raw)
+	o, err := member(raw)
 	if err != nil || o.only("threshold", "witnesses") != nil {
 		return w, errors.New("witness: want a threshold and witnesses")
 	}

@@ -78,6 +78,7 @@ func (w *writer) add(by byte, parameters string, w2 ...wrong) *writer {
 	if x.before != nil {
 		x.before(entry)
 	}
+	entry = w.strict(entry)
 	if n == 1 && !x.noSCID {
 		w.scid = hash(entry.canonical())
 		w.last = w.scid
@@ -94,6 +95,7 @@ func (w *writer) add(by byte, parameters string, w2 ...wrong) *writer {
 	entry["versionId"] = text(strconv.Itoa(n) + "-" + entryHash(entry, w.last))
 	if x.hashed != nil {
 		x.hashed(entry)
+		entry = w.strict(entry)
 	}
 	name := multikey(keyOf(by))
 	proof := object{
@@ -103,7 +105,7 @@ func (w *writer) add(by byte, parameters string, w2 ...wrong) *writer {
 	if x.proof != nil {
 		x.proof(proof)
 	}
-	proof["proofValue"] = text("z" + base58(ed25519.Sign(keyOf(by), proofBytes(proof, entry))))
+	proof["proofValue"] = text("z" + base58(ed25519.Sign(keyOf(by), proofBytes(proof, entry.digest()))))
 	entry["proof"] = slices.Concat([]byte{'['}, proof.canonical(), []byte{']'})
 	if x.after != nil {
 		x.after(entry)
@@ -115,6 +117,14 @@ func (w *writer) add(by byte, parameters string, w2 ...wrong) *writer {
 	}
 	w.lines = append(w.lines, line)
 	return w
+}
+
+// strict puts an object whose values are as they were typed into its RFC 8785 form.
+func (w *writer) strict(o object) object {
+	w.t.Helper()
+	out, err := parseObject(o.canonical())
+	must(w.t, err)
+	return out
 }
 
 func (w *writer) did() string { return "did:webvh:" + w.scid + ":example.com" }
