@@ -359,6 +359,8 @@ func statusOf(ctx context.Context, result *walk.Result, err error) receipt.Statu
 		return receipt.OK
 	case result.End == walk.Left, ctx.Err() != nil:
 		return receipt.ClientAborted
+	case errors.Is(err, errDefect):
+		return receipt.UpstreamError
 	case err != nil, result.End == walk.Refused:
 		return receipt.Rejected
 	}

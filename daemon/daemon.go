@@ -124,6 +124,7 @@ type Daemon struct {
 	foreign  *foreign
 	receipts *receipts
 	gating   gating
+	flights  flights
 	deltas   deltas
 	apps     *apps.Book
 	witness  *witness.Witness // nil: nobody watches the ledger

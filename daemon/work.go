@@ -110,7 +110,7 @@ func (d *Daemon) Do(ctx context.Context, w *edge.Work, deliver walk.Deliver) (wa
 			a.close(receipt.UpstreamError)
 		}
 	}()
-	result, err := d.answer(ctx, w, a, a.watch(deliver))
+	result, err := d.once(ctx, w, a, deliver)
 	ended = true
 	w.Agent, w.Gate, w.TokenID = a.last()
 	d.count(w, &result, err)

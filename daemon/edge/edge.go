@@ -68,7 +68,7 @@ type Work struct {
 	Budget    Budget
 	Async     bool // do not wait for an extension: end as walk.Escalating
 	Reasoning bool // progress as reasoning deltas rather than comments
-	Share     bool // may share one run with equal work in flight
+	Share     bool // may share one run with equal work in flight whose callers allow it too
 
 	// Names of the conversation and of who asks; "" if not given.
 	Session, Stage, Consumer, Instance string
