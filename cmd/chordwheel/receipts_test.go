@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -82,6 +83,7 @@ func TestReceiptsReachTheLedger(t *testing.T) {
 	w := newWorld(t)
 	w.wantAnswer("alpha")
 	verified(t, w.deviceDir, 1)
+	auditor := newAuditor(t, w.hub.ready.Hub.Authority)
 
 	w.hub.kill()
 	for range 3 {
@@ -113,8 +115,89 @@ func TestReceiptsReachTheLedger(t *testing.T) {
 	}
 	w.device.stop()
 	everyAlteredLineIsWrong(t, w.deviceDir)
+	auditor.hasProof(w.hub.ready.Hub.Authority)
 	w.hub.stop()
+	auditor.verifies(exported)
 	everyAlteredMemberFails(t, w.deviceDir, exported)
+}
+
+// auditor has no device: a checkpoint that it saw once, and what is in files.
+type auditor struct {
+	t                 *testing.T
+	origin, did       string
+	checkpoint, proof string // files
+}
+
+// get asks the hub's services.
+func (a *auditor) get(url string) []byte {
+	a.t.Helper()
+	c := http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // what comes is signed
+	defer c.CloseIdleConnections()
+	r, err := c.Get(url)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		a.t.Fatalf("%s: %d %s, %v", url, r.StatusCode, b, err)
+	}
+	return b
+}
+
+func (a *auditor) file(name string, b []byte) string {
+	a.t.Helper()
+	name = filepath.Join(a.t.TempDir(), name)
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	return name
+}
+
+func newAuditor(t *testing.T, services string) *auditor {
+	t.Helper()
+	a := &auditor{t: t}
+	var key struct{ Origin, DID string }
+	if err := json.Unmarshal(a.get(services+"/audit/v1/key"), &key); err != nil {
+		t.Fatal(err)
+	}
+	a.origin, a.did, a.checkpoint = key.Origin, key.DID, a.file("checkpoint", a.get(services+"/audit/v1/checkpoint"))
+	return a
+}
+
+func (a *auditor) hasProof(services string) {
+	a.t.Helper()
+	a.proof = a.file("proof", a.get(services+"/audit/v1/consistency?from=1&to=4"))
+}
+
+// verifies checks an export with nobody there, and that a proof of something else is none.
+func (a *auditor) verifies(exported string) {
+	a.t.Helper()
+	verify := func(checkpoint, proof string) ([]audit.Finding, int) {
+		return findings(a.t, "--offline", "--origin", a.origin, "--ledger-did", a.did, "--checkpoint", checkpoint, "--consistency", proof, exported)
+	}
+	all, code := verify(a.checkpoint, a.proof)
+	for _, f := range all {
+		if !f.OK || f.Inclusion != "ok" || f.Consistency != "ok" {
+			a.t.Errorf("%+v", f)
+		}
+	}
+	if code != 0 || len(all) != 4 {
+		a.t.Errorf("code %d, %d receipts", code, len(all))
+	}
+	b, err := os.ReadFile(a.proof)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if all, code = verify(a.checkpoint, a.file("other", bytes.Replace(b, []byte(`"from":1`), []byte(`"from":2`), 1))); code != 1 || !strings.Contains(all[0].Wrong(), "not a proof") {
+		a.t.Errorf("a proof of another growth: code %d, %+v", code, all)
+	}
+	if b, err = os.ReadFile(a.checkpoint); err != nil {
+		a.t.Fatal(err)
+	}
+	if all, code = verify(a.file("changed", bytes.Replace(b, []byte("\n1\n"), []byte("\n2\n"), 1)), a.proof); code != 1 || !strings.Contains(all[0].Wrong(), "not signed") {
+		a.t.Errorf("a checkpoint that nobody signed: code %d, %+v", code, all)
+	}
 }
 
 // What was altered in the device's own files is wrong, also where it is no receipt any
