@@ -179,6 +179,12 @@ func TestMove(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
+	if names, err := did.Names(log, start.Add(2*time.Hour)); err != nil || !slices.Equal(names, []string{id, moved}) {
+		t.Errorf("%q, %v", names, err)
+	}
+	if _, err := did.Names(log[:50], start); !errors.Is(err, did.ErrInvalid) {
+		t.Error(err)
+	}
 	_, log, err = did.Create(did.New{Place: "example.com", Update: keyOf(1), Sign: public(9)}, start)
 	must(t, err)
 	if _, err := did.Update(log, did.Change{Place: "other.example"}, keyOf(1), start.Add(time.Hour)); !errors.Is(err, did.ErrInvalid) {

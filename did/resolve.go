@@ -105,6 +105,22 @@ func Verify(log, approvals []byte, did string, want Want, now time.Time) (Resolu
 	return pick(all, approvals, did, want)
 }
 
+// Names gives the DIDs that the versions of a log call themselves by, the first one first:
+// several if it moved. Errors wrap ErrInvalid.
+func Names(log []byte, now time.Time) ([]string, error) {
+	all, err := readLog(log, now)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, v := range all {
+		if !slices.Contains(names, v.did) {
+			names = append(names, v.did)
+		}
+	}
+	return names, nil
+}
+
 // pick gives the wanted version of a log whose entries hold.
 func pick(all []version, approvals []byte, did string, want Want) (Resolution, error) {
 	if err := errors.Join(theirs(all, did), checkWitnesses(all, approvals)); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -152,6 +153,9 @@ func (d *didCommand) begin(i identities, own chain.Key, n did.New) error {
 	if err != nil {
 		return err
 	}
+	if err := i.vacant(name); err != nil {
+		return err
+	}
 	keys.DID = name
 	file := d.keysFile(i, name)
 	if _, err := os.Lstat(file); err == nil {
@@ -169,6 +173,28 @@ func (d *didCommand) begin(i identities, own chain.Key, n did.New) error {
 		}
 	}
 	return d.finish(i, own, name, log, file)
+}
+
+// vacant fails if a log lies where that of a new DID would: of one that is in force, or that cannot
+// be read.
+func (i identities) vacant(name string) error {
+	log, err := i.shelf.Get(name)
+	if errors.Is(err, did.ErrNotFound) {
+		return nil
+	}
+	path, _ := i.shelf.Path(name)
+	names := []string{}
+	if err == nil {
+		names, err = did.Names(log, time.Now())
+	}
+	if err != nil {
+		return fmt.Errorf("%s is there already, and cannot be read: %w", path, err)
+	}
+	other := names[len(names)-1]
+	if r, err := did.Verify(log, nil, other, did.Want{}, time.Now()); err == nil && r.Deactivated {
+		return nil
+	}
+	return fmt.Errorf("the log of %s lies there already (%s): give another address, or end that name with chordwheel did deactivate", other, path)
 }
 
 func (d *didCommand) finish(i identities, own chain.Key, name string, log []byte, file string) error {
@@ -251,8 +277,8 @@ func (d *didCommand) nextSecond(name string, log []byte) error {
 	return nil
 }
 
-// keep puts a log that has grown where it is served: under the name that it has now,
-// and where it was, for those who know the old one.
+// keep puts a log that has grown where it is served: under the name that it has now, and
+// under each that it had, for those who know an old one.
 func (d *didCommand) keep(i identities, name string, log []byte) (string, error) {
 	r, err := did.Verify(log, nil, name, did.Want{}, time.Now())
 	if err != nil {
@@ -261,16 +287,42 @@ func (d *didCommand) keep(i identities, name string, log []byte) (string, error)
 	if err := i.shelf.Put(name, log); err != nil {
 		return name, err
 	}
-	if r.DID == name {
-		return name, nil
+	if r.DID != name {
+		if err := i.shelf.Put(r.DID, log); err != nil {
+			return name, err
+		}
+		goesBy, err := i.name()
+		if err == nil && goesBy == name {
+			err = datadir.WritePrivate(filepath.Join(i.dir, didName), []byte(r.DID+"\n"))
+		}
+		if err != nil {
+			return r.DID, err
+		}
 	}
-	if err := i.shelf.Put(r.DID, log); err != nil {
-		return name, err
+	return r.DID, i.follow(log, name, r.DID)
+}
+
+// follow puts a log where it lay under names that it had, but those of done. Who took it
+// away there, or put another one there, is left alone.
+func (i identities) follow(log []byte, done ...string) error {
+	names, err := did.Names(log, time.Now())
+	if err != nil {
+		return err
 	}
-	if goesBy, err := i.name(); err != nil || goesBy != name {
-		return r.DID, err
+	for _, name := range names {
+		if slices.Contains(done, name) {
+			continue
+		}
+		if old, err := i.shelf.Get(name); err != nil {
+			continue
+		} else if _, err := did.Verify(old, nil, name, did.Want{}, time.Now()); err != nil {
+			continue
+		}
+		if err := i.shelf.Put(name, log); err != nil {
+			return err
+		}
 	}
-	return r.DID, datadir.WritePrivate(filepath.Join(i.dir, didName), []byte(r.DID+"\n"))
+	return nil
 }
 
 func (d *didCommand) rotate() *cobra.Command {

@@ -13,7 +13,7 @@ import (
 )
 
 // withName makes the directory of a node that goes by a did:webvh.
-func withName(t *testing.T) (dir string, s shown) {
+func withName(t *testing.T, flags ...string) (dir string, s shown) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "a")
 	node, err := datadir.Open(dir)
@@ -23,7 +23,7 @@ func withName(t *testing.T) (dir string, s shown) {
 	if err := node.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(good(t, "did", "create", "example.com", "--dir", dir, "--json")), &s); err != nil {
+	if err := json.Unmarshal([]byte(good(t, append([]string{"did", "create", "example.com", "--dir", dir, "--json"}, flags...)...)), &s); err != nil {
 		t.Fatal(err)
 	}
 	return dir, s
@@ -71,6 +71,73 @@ func TestALogInAFileIsResolved(t *testing.T) {
 			t.Errorf("%s: %d %s %s", name, code, out, errs)
 		}
 	}
+}
+
+// A name that moved is known under its old address too: what changes later, its end above all,
+// shows there as well, unless the old log was taken away or another one lies there by now.
+func TestWhatChangesAfterAMoveShowsAtTheOldAddress(t *testing.T) {
+	t.Parallel() // it waits for the next second, thrice
+	dir, _ := withName(t, "--portable")
+	old := filepath.Join(dir, "did", "example.com", ".well-known", "did.jsonl")
+	read := func(path string) string {
+		t.Helper()
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	run := func(args ...string) (s shown) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(good(t, append(append([]string{"did"}, args...), "--dir", dir, "--json")...)), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	moved := run("update", "--place", "moved.example")
+	again := run("update", "--place", "again.example")
+	for _, path := range []string{old, moved.Log} {
+		if read(path) != read(again.Log) || strings.Count(read(path), "\n") != 3 {
+			t.Errorf("%s:\n%s", path, read(path))
+		}
+	}
+	if err := os.Remove(moved.Log); err != nil {
+		t.Fatal(err)
+	}
+	other, _ := withName(t)
+	stranger := read(filepath.Join(other, "did", "example.com", ".well-known", "did.jsonl"))
+	if err := os.WriteFile(old, []byte(stranger), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ended := run("deactivate", "--yes"); !ended.Ended {
+		t.Errorf("%+v", ended)
+	}
+	if _, err := os.Stat(moved.Log); err == nil || read(old) != stranger {
+		t.Errorf("%v; the stranger's log is\n%s", err, read(old))
+	}
+}
+
+// A new name overwrites no log that is in force: that name could never be changed, or read, again.
+func TestANewNameOverwritesNoOther(t *testing.T) {
+	t.Parallel()
+	dir, made := withName(t)
+	before, err := os.ReadFile(made.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _ := withName(t)
+	var of shown
+	if err := json.Unmarshal([]byte(good(t, "did", "show", "--dir", other, "--json")), &of); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := command(t, "did", "create", "example.com", "--key", of.Key, "--dir", dir); code != 1 || !strings.Contains(errs, made.DID[:40]) || !strings.Contains(errs, "another address") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if after, err := os.ReadFile(made.Log); err != nil || string(after) != string(before) {
+		t.Errorf("%s, %v", after, err)
+	}
+	good(t, "did", "deactivate", "--yes", "--dir", dir)
+	good(t, "did", "create", "example.com", "--key", of.Key, "--dir", dir)
 }
 
 // Of two commands at once that extend one log none overwrites the keys that the other's
