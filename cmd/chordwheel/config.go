@@ -390,11 +390,14 @@ func (c *hubConfig) wrong() []string {
 	return append(wrong, wrongLevel(c.Log)...)
 }
 
+// wrongSettings begins the one line that names what is wrong.
+const wrongSettings = "configuration: "
+
 func oneLine(wrong []string) error {
 	if len(wrong) == 0 {
 		return nil
 	}
-	return errors.New("configuration: " + strings.ReplaceAll(strings.Join(wrong, "; "), "\n", "; "))
+	return errors.New(wrongSettings + strings.ReplaceAll(strings.Join(wrong, "; "), "\n", "; "))
 }
 
 func wrongAddress(name, address string) []string {

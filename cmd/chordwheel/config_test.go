@@ -245,3 +245,22 @@ func TestAHubsSettingsAreNamedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// `up` names what is wrong with its hub and all its devices before any of them starts.
+func TestUpNamesTheSettingsOfAllAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "b"), "nmae: x\n")
+	u := &upRun{app: &app{environ: []string{"CHORDWHEEL_WEB=nowhere", "GATE_MODE=loud"}}, dir: dir, host: "127.0.0.1"}
+	err := u.settings(3)
+	if err == nil {
+		t.Fatal("they were taken")
+	}
+	for want, times := range map[string]int{"the hub: web": 1, "device a: GATE_MODE": 1, "device b: ": 1, `"nmae" (line 1)`: 1, "device c": 0, wrongSettings: 1, "\n": 0} {
+		if got := strings.Count(err.Error(), want); got != times {
+			t.Errorf("%d times %q in %v", got, want, err)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -112,6 +113,9 @@ func (u *upRun) start(ctx context.Context, n int) error {
 	if err := os.MkdirAll(u.dir, 0o700); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
+	if err := u.settings(n); err != nil {
+		return usage("%w", err)
+	}
 	found := make(chan []wire.LocalOption, 1)
 	go func() { found <- discover(ctx) }() // ends within its own time limit
 	if err := u.startHub(ctx); err != nil {
@@ -140,14 +144,65 @@ func (u *upRun) start(ctx context.Context, n int) error {
 	return all.Wait()
 }
 
-func (u *upRun) startHub(ctx context.Context) (err error) {
-	dir := filepath.Join(u.dir, hubName)
+// settings names everything that is wrong with the settings of the hub and of n devices,
+// in one line: what the environment says to all of them once.
+func (u *upRun) settings(n int) error {
+	var wrong, texts []string
+	add := func(who string, err error) {
+		if err == nil {
+			return
+		}
+		text := strings.TrimPrefix(err.Error(), wrongSettings)
+		if !slices.Contains(texts, text) {
+			wrong, texts = append(wrong, who+": "+text), append(texts, text)
+		}
+	}
+	hub, err := u.hubConfig()
+	if err == nil {
+		err = hub.validate()
+	}
+	add("the hub", err)
+	for i := range n {
+		config, err := u.deviceConfig(i)
+		if err == nil {
+			err = (&device{options: deviceOptions{dir: filepath.Join(u.dir, deviceName(i)), config: config, makeKey: true}}).settings()
+		}
+		add("device "+deviceName(i), err)
+	}
+	return oneLine(wrong)
+}
+
+// hubConfig is the hub's configuration.
+func (u *upRun) hubConfig() (hubConfig, error) {
 	config := defaultHub(u.host)
-	if err := load(&config, dir, u.environ); err != nil {
-		return usage("%w", err)
+	if err := load(&config, filepath.Join(u.dir, hubName), u.environ); err != nil {
+		return config, err
 	}
 	if u.catalog != "" {
 		config.Catalog = u.catalog
+	}
+	return config, nil
+}
+
+// deviceConfig is the configuration of device i.
+func (u *upRun) deviceConfig(i int) (deviceConfig, error) {
+	config := defaultDevice(i, u.host)
+	config.Name = deviceName(i)
+	if err := load(&config, filepath.Join(u.dir, config.Name), u.environ); err != nil {
+		return config, err
+	}
+	config.Edge, config.Admin = apart(config.Edge, i, u.environ, "CHORDWHEEL_EDGE"), apart(config.Admin, i, u.environ, "CHORDWHEEL_ADMIN")
+	if config.SpoolDir != "" {
+		config.SpoolDir = filepath.Join(config.SpoolDir, deviceName(i)) // one for each device
+	}
+	return config, nil
+}
+
+func (u *upRun) startHub(ctx context.Context) (err error) {
+	dir := filepath.Join(u.dir, hubName)
+	config, err := u.hubConfig()
+	if err != nil {
+		return usage("%w", err)
 	}
 	if slices.Equal(config.Listen, defaultHub(u.host).Listen) {
 		config.Listen = meshAddresses(u.host, meshPort(u.host, hubMeshPort, u.err))
@@ -166,14 +221,9 @@ func (u *upRun) startHub(ctx context.Context) (err error) {
 func (u *upRun) openDevice(i int, locals []wire.LocalOption) (*device, error) {
 	name := deviceName(i)
 	dir := filepath.Join(u.dir, name)
-	config := defaultDevice(i, u.host)
-	config.Name = name
-	if err := load(&config, dir, u.environ); err != nil {
+	config, err := u.deviceConfig(i)
+	if err != nil {
 		return nil, usage("%w", err)
-	}
-	config.Edge, config.Admin = apart(config.Edge, i, u.environ, "CHORDWHEEL_EDGE"), apart(config.Admin, i, u.environ, "CHORDWHEEL_ADMIN")
-	if config.SpoolDir != "" {
-		config.SpoolDir = filepath.Join(config.SpoolDir, name) // one for each device
 	}
 	if slices.Equal(config.Listen, defaultDevice(i, u.host).Listen) {
 		config.Listen = meshAddresses(u.host, meshPort(u.host, devMeshPort+10*i, u.err))
