@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -248,6 +249,9 @@ back to the key's own name.`,
 			}
 			err = i.alone(func() error {
 				if log != nil {
+					if err := i.grown(r.DID, log); err != nil {
+						return err
+					}
 					if err := i.shelf.Put(r.DID, log); err != nil {
 						return err
 					}
@@ -260,6 +264,16 @@ back to the key's own name.`,
 			return d.print(shown{Key: key.DID(), DID: r.DID, Version: r.VersionID})
 		},
 	}
+}
+
+// grown fails unless a log is what the one that lies here for the DID grew to.
+func (i identities) grown(name string, log []byte) error {
+	kept, err := i.shelf.Get(name)
+	if errors.Is(err, did.ErrNotFound) || err == nil && bytes.HasPrefix(log, bytes.TrimRight(kept, "\n")) {
+		return nil
+	}
+	path, _ := i.shelf.Path(name)
+	return errors.Join(err, fmt.Errorf("the log that lies here, %s, is newer or of another name: move it away to replace it", path))
 }
 
 func (d *didCommand) look(ctx context.Context, i identities, name string) (did.Resolution, error) {

@@ -117,6 +117,43 @@ func TestWhatChangesAfterAMoveShowsAtTheOldAddress(t *testing.T) {
 	}
 }
 
+// A log that is handed over replaces only what it grew from: an older copy would take back what
+// was changed since, and the keys for the next entry with it.
+func TestALogIsNotRolledBack(t *testing.T) {
+	t.Parallel()
+	dir, made := withName(t)
+	first, err := os.ReadFile(made.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), "copy.jsonl")
+	if err := os.WriteFile(copied, first, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good(t, "did", "use", made.DID, copied, "--dir", dir) // the same again
+	good(t, "did", "rotate", "--dir", dir)
+	longer, err := os.ReadFile(made.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := command(t, "did", "use", made.DID, copied, "--dir", dir); code != 1 || !strings.Contains(errs, made.Log) {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if after, err := os.ReadFile(made.Log); err != nil || string(after) != string(longer) {
+		t.Errorf("%s, %v", after, err)
+	}
+	if err := os.WriteFile(made.Log, first, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(copied, longer, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good(t, "did", "use", made.DID, copied, "--dir", dir)
+	if after, err := os.ReadFile(made.Log); err != nil || string(after) != string(longer) {
+		t.Errorf("a newer copy: %s, %v", after, err)
+	}
+}
+
 // A new name overwrites no log that is in force: that name could never be changed, or read, again.
 func TestANewNameOverwritesNoOther(t *testing.T) {
 	t.Parallel()
