@@ -31,7 +31,7 @@ run: build ## build, then start a hub and a device here
 test: ## every Go test
 	go test -timeout 10m ./...
 
-race: ## every Go test under the race detector (needs a C compiler)
+race: ## every Go test of what runs at once under the race detector (needs a C compiler)
 	@tools/race.sh
 
 fuzz: ## every fuzz target, FUZZTIME each
