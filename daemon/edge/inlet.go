@@ -76,11 +76,16 @@ func refusalOf(err error) *Refusal {
 // place among the requests in work, and at most so many bytes.
 func (x *exchange) inside(w *Work, most int64, then func() *Refusal) *Refusal {
 	w.ID, w.App, x.work = x.id, x.app, w
-	if !x.edge.gate.enter() {
+	place := x.edge.gate.enter(time.Now(), func() { x.rc.SetReadDeadline(longAgo) })
+	if place == nil {
 		return Refuse(Overloaded, "the edge works on as many requests as it may: try again")
 	}
-	defer x.edge.gate.leave()
-	if refusal := x.readBody(w, most); refusal != nil {
+	defer place.leave()
+	refusal := x.readBody(w, most)
+	if !place.arrived() {
+		return Refuse(Overloaded, "the body came slowly, and others waited for the place: try again")
+	}
+	if refusal != nil {
 		return refusal
 	}
 	return then()

@@ -94,6 +94,44 @@ func TestOverload(t *testing.T) {
 	})
 }
 
+// Bodies that drip keep nobody out: the slowest gives its place to who sends a whole one.
+func TestSlowBodiesKeepNobodyOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, answering().do, func(c *Config) { c.Limits.InFlight = 2 })
+		defer r.close()
+		const head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + testKey + "\r\nContent-Type: application/json\r\nContent-Length: 63\r\n\r\n"
+		slowest := r.raw(head + helloReq[:1])
+		time.Sleep(100 * time.Millisecond)
+		slow := r.raw(head + helloReq[:2])
+		synctest.Wait()
+		early, err := r.post(t.Context(), helloReq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slurp(t, early.Body); early.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("before anybody is slow: %d %s", early.StatusCode, got)
+		}
+		time.Sleep(950 * time.Millisecond)
+		if got := slurp(t, r.mustPost(helloReq).Body); got != whole {
+			t.Errorf("a whole request gets %q", got)
+		}
+		if got := slurp(t, slowest); !strings.HasPrefix(got, "HTTP/1.1 503") || !strings.Contains(got, `"code":"overloaded"`) || !strings.Contains(got, "Retry-After: 1\r\n") {
+			t.Errorf("the slowest gets %q", got)
+		}
+		if _, err := io.WriteString(slow, helloReq[2:]); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := http.ReadResponse(bufio.NewReader(slow), nil); err != nil || res.StatusCode != http.StatusOK {
+			t.Errorf("the other one: %v, %v", res, err)
+		}
+		slow.Close()
+		synctest.Wait()
+		if n := r.edge.gate.inside(); n != 0 || r.edge.gate.reading.Len() != 0 {
+			t.Errorf("%d places still taken, %d bodies still read", n, r.edge.gate.reading.Len())
+		}
+	})
+}
+
 func TestSlowCallers(t *testing.T) {
 	for _, c := range []struct {
 		name, head string
