@@ -367,6 +367,13 @@ func statusOf(ctx context.Context, result *walk.Result, err error) receipt.Statu
 	return receipt.UpstreamError
 }
 
+// RecallReceipt reads no more of a line of the spool than its ID and time. Errors wrap
+// [receipt.ErrReceipt].
+func RecallReceipt(line []byte) (spool.Label, error) {
+	id, at, err := receipt.Glance(line)
+	return spool.Label{ID: id, At: at}, err
+}
+
 // LabelReceipt reads a line of the spool. Errors wrap [receipt.ErrReceipt].
 func LabelReceipt(line []byte) (spool.Label, error) {
 	s, err := receipt.Parse(line)

@@ -489,7 +489,7 @@ func TestWhatTheRestartHasAReceiptOfIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, dir := &drawer{kept: map[string][]byte{}}, t.TempDir()
 		open := func() *spool.Spool {
-			s, err := spool.Open(spool.Config{Dir: dir, Label: daemon.LabelReceipt})
+			s, err := spool.Open(spool.Config{Dir: dir, Label: daemon.LabelReceipt, Recall: daemon.RecallReceipt})
 			if err != nil {
 				t.Fatal(err)
 			}

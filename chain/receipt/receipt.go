@@ -208,6 +208,38 @@ func Parse(b []byte) (Signed, error) {
 	return s, nil
 }
 
+// Glance reads the ID and the time of a receipt's end off a line, in a tenth of the time
+// that Parse takes: for who looks through many. What else stands there is not looked at.
+// Errors wrap [ErrReceipt].
+func Glance(line []byte) (id string, at time.Time, err error) {
+	var r Receipt
+	var ended string
+	in := reader{b: line, at: blanks(line, 0)}
+	ok := len(line) <= MaxReceipt && in.object(func(name []byte) bool {
+		from := in.at
+		ok := in.value()
+		switch string(name) {
+		case "transaction_id":
+			r.TransactionID, _ = textOf(line[from:in.at])
+		case "message_id":
+			r.MessageID, _ = textOf(line[from:in.at])
+		case "response_at":
+			ended, _ = textOf(line[from:in.at])
+		}
+		return ok
+	})
+	if !ok || !in.end() {
+		return "", at, fmt.Errorf("%w: want a JSON object", ErrReceipt)
+	}
+	if at, err = moment(ended); err != nil {
+		return "", at, fmt.Errorf("%w: response_at: %w", ErrReceipt, err)
+	}
+	if word(r.TransactionID, 1, 128) != nil || messageID(r.MessageID) != nil {
+		return "", at, fmt.Errorf("%w: without a name", ErrReceipt)
+	}
+	return r.ID(), at, nil
+}
+
 // read takes the members one by one.
 func read(m map[string][]byte) (r Receipt, signature []byte, err error) {
 	if string(m["version"]) != "1" {

@@ -247,6 +247,39 @@ func TestWhatIsNoReceipt(t *testing.T) {
 	}
 }
 
+func TestAGlance(t *testing.T) {
+	key, r := example(t)
+	s, _ := r.Sign(key)
+	if id, at, err := Glance(s.Line); err != nil || id != r.ID() || !at.Equal(r.ResponseAt) {
+		t.Errorf("%s, %s, %v", id, at, err)
+	}
+	for name, line := range map[string][]byte{
+		"no JSON": s.Line[1:], "a list": []byte("[]"), "no name": bytes.Replace(s.Line, []byte(`"T1"`), []byte(`""`), 1), "no time": bytes.Replace(s.Line, []byte(`.042Z`), []byte(`Z`), 1),
+		"another's name": bytes.Replace(s.Line, []byte(`"message_id":"`), []byte(`"message_id":"x`), 1),
+	} {
+		if id, _, err := Glance(line); !errors.Is(err, ErrReceipt) {
+			t.Errorf("%s: %s, %v", name, id, err)
+		}
+	}
+}
+
+func BenchmarkReading(b *testing.B) {
+	key, r := example(b)
+	s, _ := r.Sign(key)
+	for name, read := range map[string]func() error{
+		"whole":       func() error { _, err := Parse(s.Line); return err },
+		"at a glance": func() error { _, _, err := Glance(s.Line); return err },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := read(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func FuzzReceipt(f *testing.F) {
 	key, r := example(f)
 	s, err := r.Sign(key)
@@ -257,12 +290,18 @@ func FuzzReceipt(f *testing.F) {
 	f.Add([]byte(`{"version":1,"executor":{}}`))
 	public, _ := key.PeerID().Public()
 	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, _, err := Glance(b); err != nil && !errors.Is(err, ErrReceipt) {
+			t.Errorf("at a glance, another error: %v", err)
+		}
 		got, err := Parse(b)
 		if err != nil {
 			if !errors.Is(err, ErrReceipt) {
 				t.Errorf("another error: %v", err)
 			}
 			return
+		}
+		if id, at, err := Glance(got.Line); err != nil || id != got.ID() || !at.Equal(got.ResponseAt) {
+			t.Errorf("at a glance it is %s of %s, %v", id, at, err)
 		}
 		again, err := Parse(got.Line)
 		if err != nil || !bytes.Equal(again.Line, got.Line) {

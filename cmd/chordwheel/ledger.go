@@ -22,7 +22,7 @@ func (d *device) openReceipts() (err error) {
 	if dir == "" {
 		dir = d.options.dir
 	}
-	d.spool, err = spool.Open(spool.Config{Dir: dir, Label: daemon.LabelReceipt, Log: d.log, Max: c.SpoolMax, Alert: c.SpoolAlert, AlertAge: c.SpoolAlertAge})
+	d.spool, err = spool.Open(spool.Config{Dir: dir, Label: daemon.LabelReceipt, Recall: daemon.RecallReceipt, Log: d.log, Max: c.SpoolMax, Alert: c.SpoolAlert, AlertAge: c.SpoolAlertAge})
 	if err != nil {
 		return fmt.Errorf("open the spool of receipts: %w", err)
 	}

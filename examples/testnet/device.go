@@ -123,7 +123,7 @@ func (d *Device) open() (err error) {
 		locals = append(locals, wire.LocalOption{Primitives: []chain.Primitive{chain.LLMChat},
 			Option: chain.Option{ID: id, Kind: chain.Local, Adapter: "openai", Model: "m", Endpoint: "http://127.0.0.1:9000/v1"}})
 	}
-	if d.spool, err = spool.Open(spool.Config{Dir: d.dir, Label: daemon.LabelReceipt, Log: log}); err != nil {
+	if d.spool, err = spool.Open(spool.Config{Dir: d.dir, Label: daemon.LabelReceipt, Recall: daemon.RecallReceipt, Log: log}); err != nil {
 		return err
 	}
 	d.lost += d.spool.Status().Lost

@@ -67,10 +67,19 @@ func TestAnIDIsKeptOnce(t *testing.T) {
 		t.Fatalf("the spool has %q", first)
 	}
 	must(t, s.Close())
-	s = open(t, dir)
-	must(t, s.Append(t.Context(), "a", lineOf("a", "later")))
-	if got := read(t, dir, "spool.jsonl"); string(got) != string(first) {
-		t.Errorf("after a restart the spool has %q", got)
+	recalled := 0
+	for _, quick := range []func(*spool.Config){func(*spool.Config) {}, func(c *spool.Config) {
+		c.Recall = func(line []byte) (spool.Label, error) { recalled++; return label(line) }
+	}} {
+		s = open(t, dir, quick)
+		must(t, s.Append(t.Context(), "a", lineOf("a", "later")))
+		if got := read(t, dir, "spool.jsonl"); string(got) != string(first) {
+			t.Errorf("after a restart the spool has %q", got)
+		}
+		must(t, s.Close())
+	}
+	if recalled != 1 {
+		t.Errorf("one line was recalled %d times", recalled)
 	}
 }
 

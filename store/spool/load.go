@@ -188,7 +188,7 @@ func (s *Spool) recallIDs(since time.Time) error {
 				_ = f.Close()
 				return err
 			}
-			if l, err := s.cfg.Label(line); len(line) <= MaxLine && err == nil && (l.At.IsZero() || l.At.After(since)) {
+			if l, err := s.cfg.Recall(line); len(line) <= MaxLine && err == nil && (l.At.IsZero() || l.At.After(since)) {
 				s.known.add(keyOf(l.ID), time.Now())
 			}
 			off += size

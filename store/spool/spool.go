@@ -42,6 +42,9 @@ type Config struct {
 	// Label reads a line that Append took before. An error means that the line
 	// is damaged. It must not keep the bytes.
 	Label func(line []byte) (Label, error)
+	// Recall is Label for a start, which asks about each line of the last day and
+	// wants no more than its ID and time: it need not look for damage elsewhere. nil: Label.
+	Recall func(line []byte) (Label, error)
 	// Log gets what an operator has to know; nil: nothing is said.
 	Log *slog.Logger
 	// Max is the depth from which on Full reports true; 0: never.
@@ -59,6 +62,9 @@ type Config struct {
 func (c *Config) defaults() error {
 	if c.Dir == "" || c.Label == nil {
 		return errors.New("open a spool: want a directory and a label")
+	}
+	if c.Recall == nil {
+		c.Recall = c.Label
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
