@@ -88,7 +88,13 @@ func resolveLog(ctx context.Context, f Fetcher, w webvh, did string, want Want, 
 			return Resolution{}, fmt.Errorf("resolve %s: approvals: %w", chain.Clip(did), err)
 		}
 	}
-	return pick(all, approvals, did, want)
+	r, err := pick(all, approvals, did, want)
+	if m, ok := f.(*Memory); ok && (err == nil || errors.Is(err, ErrNotFound)) {
+		if err := m.grew(all); err != nil {
+			return Resolution{}, fmt.Errorf("resolve %s: %w", chain.Clip(did), err)
+		}
+	}
+	return r, err
 }
 
 // Verify checks a log that came in another way, from a file say, with the approvals of its

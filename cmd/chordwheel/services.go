@@ -34,7 +34,7 @@ func (h *hub) openServices(key chain.Key) (err error) {
 		return err
 	}
 	h.shelf = identitiesIn(h.options.dir).shelf
-	h.documents = h.shelf.Before(fetch.NewCache(fetch.New(fetch.Options{})))
+	h.documents = did.Remember(h.shelf.Before(fetch.NewCache(fetch.New(fetch.Options{}))))
 	resolve := func(ctx context.Context, name string) ([]ed25519.PublicKey, error) {
 		r, err := did.Resolve(ctx, h.documents, name, did.Want{}, time.Now())
 		return r.Keys(did.Assertion), err

@@ -1,0 +1,64 @@
+package did
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// maxMarks is how many logs a Memory remembers; about 150 bytes each.
+const maxMarks = 10_000
+
+// Memory is a Fetcher with which [Resolve] notices a log that was cut back or rewritten since
+// it was last read: whoever has the web server alone can do that, and nothing in the log
+// would show it. It remembers how far each log had come, for as long as the process runs. Its
+// methods may be called at once from several goroutines.
+type Memory struct {
+	next Fetcher
+
+	mu    sync.Mutex
+	marks map[string]mark // by SCID: also where a DID moved
+}
+
+// mark is the last version of a log that was read.
+type mark struct {
+	number int
+	id     string
+}
+
+var _ Keeper = (*Memory)(nil)
+
+// Remember gives a fetcher that gets what next gets.
+func Remember(next Fetcher) *Memory { return &Memory{next: next, marks: map[string]mark{}} }
+
+// Fetch implements [Fetcher].
+func (m *Memory) Fetch(ctx context.Context, url string, limit int64) ([]byte, error) {
+	return m.next.Fetch(ctx, url, limit)
+}
+
+// Keep implements [Keeper], if next does.
+func (m *Memory) Keep(atMost time.Duration, urls ...string) {
+	if k, ok := m.next.(Keeper); ok {
+		k.Keep(atMost, urls...)
+	}
+}
+
+// grew fails unless the log, which holds, is what it was or goes on from there.
+func (m *Memory) grew(all []version) error {
+	last := all[len(all)-1]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen, known := m.marks[last.after.scid]
+	if known && (seen.number > len(all) || all[seen.number-1].id != seen.id) {
+		return fmt.Errorf("%w: the log was cut back or rewritten: it had version %s", ErrInvalid, seen.id)
+	}
+	if !known && len(m.marks) >= maxMarks {
+		for scid := range m.marks { // any one: the next reading begins anew
+			delete(m.marks, scid)
+			break
+		}
+	}
+	m.marks[last.after.scid] = mark{len(all), last.id}
+	return nil
+}
