@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -51,15 +53,33 @@ receipt has. Text comes from a FILE or from standard input.`,
 	c.AddCommand(
 		kind("request", "Hash a request's body", receipt.RequestHash),
 		kind("text", "Hash the text of an answer", func(b []byte) (string, error) { return receipt.ResponseHash(string(b), nil), nil }),
-		kind("completion", "Hash a chat completion, as the edge gave it", func(b []byte) (string, error) {
-			if !json.Valid(b) {
-				return "", fmt.Errorf("that is no JSON; for a text: chordwheel hash text")
-			}
-			r := receipt.NewResponse(chain.LLMChat, false)
-			r.Add(b)
-			return r.Hash(), nil
-		}),
+		kind("completion", "Hash a chat completion, plain or streamed, as the edge gave it", completionHash),
 		kind("output", "Hash the output of other work, its JSON", func(b []byte) (string, error) { return receipt.OutputHash(b), nil }),
 	)
 	return c
+}
+
+// completionHash hashes a chat completion, or the events of one.
+func completionHash(b []byte) (string, error) {
+	if json.Valid(b) {
+		r := receipt.NewResponse(chain.LLMChat, false)
+		r.Add(b)
+		return r.Hash(), nil
+	}
+	r, events := receipt.NewResponse(chain.LLMChat, true), 0
+	for line := range bytes.Lines(b) {
+		data, ok := bytes.CutPrefix(line, []byte("data:"))
+		if data = bytes.TrimSpace(data); !ok || string(data) == "[DONE]" {
+			continue
+		}
+		if !json.Valid(data) {
+			return "", fmt.Errorf("event %d is no JSON", events+1)
+		}
+		r.Add(data)
+		events++
+	}
+	if events == 0 {
+		return "", errors.New("that is neither JSON nor a stream of events; for a text: chordwheel hash text")
+	}
+	return r.Hash(), nil
 }

@@ -233,6 +233,50 @@ func everyAlteredLineIsWrong(t *testing.T, dir string) {
 	}
 }
 
+// Whoever kept the question and the answer makes the hashes that the receipt has, however the
+// answer came.
+func TestAnAuditorMakesTheHashes(t *testing.T) {
+	w := newWorld(t)
+	w.alpha.Script(providertest.Healthy("w\u00f6rds \"of\" an answer"))
+	for n, stream := range []bool{false, true} {
+		body := fmt.Sprintf(`{ "stream":%t, "model":"auto","messages":[{"role":"user","content":"h\u00ef"}],"x":1.0}`, stream)
+		r, err := http.Post(w.device.ready.Device.Edge+"/chat/completions", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || r.StatusCode != http.StatusOK {
+			t.Fatalf("%d %s, %v", r.StatusCode, answer, err)
+		}
+		until(t, "its receipt is there", func() bool {
+			return strings.Count(good(t, "receipts", "list", "--json", "--dir", w.deviceDir), `"version"`) == n+1
+		})
+		var all []map[string]any
+		if err := json.Unmarshal([]byte(good(t, "receipts", "list", "--json", "--dir", w.deviceDir)), &all); err != nil {
+			t.Fatal(err)
+		}
+		text := filepath.Join(t.TempDir(), "text")
+		for kind, what := range map[string]string{"request": body, "completion": string(answer), "text": `wörds "of" an answer`} {
+			if err := os.WriteFile(text, []byte(what), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			member := "response_hash"
+			if kind == "request" {
+				member = "request_hash"
+			}
+			if got := strings.TrimSpace(good(t, "hash", kind, text)); got != all[n][member] {
+				t.Errorf("streamed %t: hash %s of %q is %s, and the receipt has %s", stream, kind, what, got, all[n][member])
+			}
+		}
+	}
+	for _, none := range []string{"words", "data: {\n\n", ""} {
+		if _, err := completionHash([]byte(none)); err == nil {
+			t.Errorf("%q has a hash", none)
+		}
+	}
+}
+
 func everyAlteredMemberFails(t *testing.T, dir, exported string) {
 	t.Helper()
 	if all, code := findings(t, "--offline", "--dir", dir, exported); code != 0 || len(all) != 4 {
