@@ -120,14 +120,15 @@ func TestAnotherServiceOfTheSameName(t *testing.T) {
 
 func TestBounded(t *testing.T) {
 	s := standing()
-	for i := range 3 * maxRests {
+	const given = maxRests + 100
+	for i := range given {
 		f := failure{class: chain.Status, started: epoch}
 		s.coolOption(&chain.Option{ID: chain.OptionID(fmt.Sprint(i)), Kind: chain.Provider}, f, rules(), epoch.Add(time.Duration(i)*time.Hour))
 	}
-	if len(s.options) != maxRests || s.options[fmt.Sprint(3*maxRests-1)] == nil || s.options["0"] != nil {
+	if len(s.options) != maxRests || s.options[fmt.Sprint(given-1)] == nil || s.options["0"] != nil {
 		t.Errorf("%d marks kept", len(s.options))
 	}
-	now := epoch.Add(3 * maxRests * time.Hour)
+	now := epoch.Add(given * time.Hour)
 	if x := s.Snapshot(now); len(x.Options) > 8 || len(s.options) != len(x.Options) {
 		t.Errorf("%d marks in the snapshot, %d kept", len(x.Options), len(s.options))
 	}
