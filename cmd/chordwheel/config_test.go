@@ -37,6 +37,52 @@ func TestTheEnvironmentWinsOverTheFileAndTheFileOverTheDefaults(t *testing.T) {
 	}
 }
 
+// The settings of the accountable edge have the names and the defaults that others rely
+// on, and each is heeded.
+func TestSettingsOfTheEdgeHaveTheirNamesAndDefaults(t *testing.T) {
+	for name, s := range map[string]struct {
+		of           func(*deviceConfig) any
+		unset, given string
+		want         string // of given
+	}{
+		"ORCH_API_KEY":                 {func(c *deviceConfig) any { return c.Key.Reveal() }, "", "k", "k"},
+		"ORCH_API_KEY_NEXT":            {func(c *deviceConfig) any { return c.NextKey.Reveal() }, "", "k", "k"},
+		"ORCH_ADMIN_TOKEN":             {func(c *deviceConfig) any { return c.AdminToken.Reveal() }, "", "k", "k"},
+		"GATE_MODE":                    {func(c *deviceConfig) any { return c.GateMode }, "observe", "enforce", "enforce"},
+		"REGISTRY_URL":                 {func(c *deviceConfig) any { return c.RegistryURL }, "", "https://a.example", "https://a.example"},
+		"TRUST_URL":                    {func(c *deviceConfig) any { return c.TrustURL }, "", "https://a.example", "https://a.example"},
+		"LEDGER_URL":                   {func(c *deviceConfig) any { return c.LedgerURL }, "", "https://a.example", "https://a.example"},
+		"CHORDWHEEL_TLS_CA":            {func(c *deviceConfig) any { return c.TLSCA }, "", "ca.pem", "ca.pem"},
+		"SEED_PATH":                    {func(c *deviceConfig) any { return c.Seed }, "", "seed.json", "seed.json"},
+		"DEFAULT_MODEL_DID":            {func(c *deviceConfig) any { return c.DefaultModel }, "", "did:web:a.example", "did:web:a.example"},
+		"SNAPSHOT_MAX_AGE":             {func(c *deviceConfig) any { return c.maxAge() }, "168h0m0s", "2h", "2h0m0s"},
+		"CHORDWHEEL_SNAPSHOT_INTERVAL": {func(c *deviceConfig) any { return c.every() }, "0s", "30s", "30s"},
+		"REFRESH_SKEW":                 {func(c *deviceConfig) any { return c.RefreshSkew }, "1m0s", "90s", "1m30s"},
+		"SELECT_TIMEOUT":               {func(c *deviceConfig) any { return c.SelectWait }, "300ms", "1s", "1s"},
+		"SPOOL_DIR":                    {func(c *deviceConfig) any { return c.SpoolDir }, "", "/spool", "/spool"},
+		"SPOOL_ALERT":                  {func(c *deviceConfig) any { return c.SpoolAlert }, "1000", "7", "7"},
+		"SPOOL_ALERT_AGE":              {func(c *deviceConfig) any { return c.SpoolAlertAge }, "15m0s", "1m", "1m0s"},
+		"SPOOL_MAX":                    {func(c *deviceConfig) any { return c.SpoolMax }, "100000", "7", "7"},
+		"RECEIPT_BACKPRESSURE":         {func(c *deviceConfig) any { return c.Backpressure }, "off", "on", "on"},
+		"UPSTREAM_CONNECT_TIMEOUT":     {func(c *deviceConfig) any { return c.ConnectWait }, "5s", "7s", "7s"},
+		"UPSTREAM_TTFB_TIMEOUT":        {func(c *deviceConfig) any { return c.FirstOutput }, "1m0s", "7s", "7s"},
+		"UPSTREAM_TOTAL_TIMEOUT":       {func(c *deviceConfig) any { return c.Total }, "5m0s", "7s", "7s"},
+		"EDGE_LIST_AGENTS":             {func(c *deviceConfig) any { return c.ListAgents }, "false", "true", "true"},
+	} {
+		for environ, want := range map[string]string{"": s.unset, name + "=" + s.given: s.want} {
+			c := defaultDevice(0, "127.0.0.1")
+			if err := load(&c, t.TempDir(), []string{environ}); err != nil || fmt.Sprint(s.of(&c)) != want {
+				t.Errorf("%s with %q: %v, want %s; %v", name, environ, s.of(&c), want, err)
+			}
+		}
+	}
+	// Of a registry elsewhere.
+	c := defaultDevice(0, "127.0.0.1")
+	if err := load(&c, t.TempDir(), []string{"REGISTRY_URL=https://a.example"}); err != nil || c.maxAge() != time.Hour || c.every() != time.Minute {
+		t.Errorf("%s, %s, %v", c.maxAge(), c.every(), err)
+	}
+}
+
 func TestTheSharingPolicyIsRead(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, `
