@@ -37,7 +37,7 @@ type key struct{ did, capability string }
 func (a Agent) key() key { return key{a.DID, a.Capability} }
 
 // didSyntax is that of DID core, for any method.
-var didSyntax = regexp.MustCompile(`^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$`)
+var didSyntax = regexp.MustCompile(`^did:[a-z0-9]+:(?:(?:[A-Za-z0-9._-]|%[0-9A-Fa-f]{2})*:)*(?:[A-Za-z0-9._-]|%[0-9A-Fa-f]{2})+$`)
 
 // readAgent reads one record; false for one that cannot be used. own: the registry is the
 // own mesh's, where agents may be devices, and providers may be in the LAN.
