@@ -104,3 +104,85 @@ func TestALedgerThatHangs(t *testing.T) {
 		t.Error("an answer without an end is one")
 	}
 }
+
+// A real spool, a real client, and a ledger in every mood: each line is taken once, in order, but
+// for the one that the ledger has other bytes of.
+func TestALedgerInEveryMood(t *testing.T) {
+	label := func(line []byte) (spool.Label, error) { return spool.Label{ID: string(line)}, nil }
+	s, err := spool.Open(spool.Config{Dir: t.TempDir(), Label: label})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for n := range 5 {
+		line := fmt.Sprintf(`{"n":%d}`, n)
+		if err := s.Append(t.Context(), line, []byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, enough := context.WithCancel(t.Context())
+	defer enough()
+	soon := http.Header{"Retry-After": {"0.01"}}
+	moods := []func(w http.ResponseWriter, line string) bool{ // false: not taken
+		func(w http.ResponseWriter, _ string) bool { w.WriteHeader(http.StatusTooManyRequests); return false },
+		func(w http.ResponseWriter, _ string) bool {
+			w.WriteHeader(http.StatusInternalServerError)
+			return false
+		},
+		func(w http.ResponseWriter, _ string) bool { fmt.Fprint(w, "<html>welcome</html>"); return false },
+		func(w http.ResponseWriter, _ string) bool { w.WriteHeader(http.StatusUnauthorized); return false },
+		func(w http.ResponseWriter, _ string) bool { w.WriteHeader(http.StatusAccepted); return true },
+		func(http.ResponseWriter, string) bool { panic(http.ErrAbortHandler) }, // the connection breaks
+		func(w http.ResponseWriter, _ string) bool { w.WriteHeader(http.StatusConflict); return false },
+		func(w http.ResponseWriter, _ string) bool {
+			w.WriteHeader(http.StatusAccepted)
+			fmt.Fprint(w, "\x00garbage")
+			return true
+		},
+		func(w http.ResponseWriter, _ string) bool {
+			w.Header().Set("Location", "/audit/v1/receipts")
+			w.WriteHeader(307)
+			return false
+		},
+	}
+	var taken, asked []string
+	client := ledgerThat(t, func(w http.ResponseWriter, r *http.Request) { // one at a time: the spool sends no two at once
+		b, _ := io.ReadAll(r.Body)
+		asked = append(asked, string(b))
+		w.Header()["Retry-After"] = soon["Retry-After"]
+		mood := func(w http.ResponseWriter, _ string) bool { w.WriteHeader(http.StatusAccepted); return true }
+		if n := len(asked) - 1; n < len(moods) {
+			mood = moods[n]
+		}
+		if mood(w, string(b)) {
+			taken = append(taken, string(b))
+		}
+	})
+	if err := s.Drain(ctx, untilAll{client, s, enough}); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(taken, ""); got != `{"n":0}{"n":2}{"n":3}{"n":4}` {
+		t.Errorf("taken: %s", got)
+	}
+	if got := strings.Join(asked, ""); got != strings.Repeat(`{"n":0}`, 5)+`{"n":1}{"n":1}{"n":2}{"n":3}{"n":3}{"n":4}` {
+		t.Errorf("asked: %s", got)
+	}
+	if st := s.Status(); st.Depth != 0 || st.Sent != 4 || st.Rejected != 1 || st.Reason != "" {
+		t.Errorf("status %+v", st)
+	}
+}
+
+// untilAll ends a drain with the last line.
+type untilAll struct {
+	*Client
+	spool *spool.Spool
+	end   func()
+}
+
+func (u untilAll) Send(ctx context.Context, line []byte) spool.Outcome {
+	out := u.Client.Send(ctx, line)
+	if out.Verdict == spool.Accepted && u.spool.Status().Depth == 1 {
+		u.end()
+	}
+	return out
+}
