@@ -189,10 +189,10 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // parseTime reads a time of the specification: ISO 8601 in UTC.
 func parseTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, s)
-	if err != nil || !strings.HasSuffix(s, "Z") {
-		return time.Time{}, errors.New("versionTime: want a time in UTC, with Z")
+	if _, offset := t.Zone(); err != nil || offset != 0 {
+		return time.Time{}, errors.New("versionTime: want a time in UTC, such as 2026-05-01T10:00:00Z")
 	}
-	return t, nil
+	return t.UTC(), nil
 }
 
 // entryHash gives the hash of an entry behind the entry called previous; of the first one

@@ -87,6 +87,9 @@ func TestChecklist(t *testing.T) {
 		{"in the future", func(w *writer) {
 			w.add(1, first("", 1)).add(1, `{}`, wrong{before: set("versionTime", `"2027-01-01T00:00:00Z"`)})
 		}, "versionTime: in the future"},
+		{"in UTC, without a Z", func(w *writer) {
+			w.add(1, first("", 1), wrong{before: set("versionTime", `"2026-05-01T10:00:00+00:00"`)})
+		}, ""},
 		{"with fractions", func(w *writer) {
 			w.add(1, first("", 1), wrong{before: set("versionTime", `"2026-05-01T10:00:00.123Z"`)})
 		}, ""},
