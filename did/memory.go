@@ -2,6 +2,7 @@ package did
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -9,6 +10,10 @@ import (
 
 // maxMarks is how many logs a Memory remembers; about 150 bytes each.
 const maxMarks = 10_000
+
+// ErrRewritten: a log holds, and is not what it was when it was last read, nor goes on from there. A
+// server that lags behind may be all there is to it: asking again later is right.
+var ErrRewritten = errors.New("the log was cut back or rewritten since it was last read")
 
 // Memory is a Fetcher with which [Resolve] notices a log that was cut back or rewritten since
 // it was last read: whoever has the web server alone can do that, and nothing in the log
@@ -51,7 +56,7 @@ func (m *Memory) grew(all []version) error {
 	defer m.mu.Unlock()
 	seen, known := m.marks[last.after.scid]
 	if known && (seen.number > len(all) || all[seen.number-1].id != seen.id) {
-		return fmt.Errorf("%w: the log was cut back or rewritten: it had version %s", ErrInvalid, seen.id)
+		return fmt.Errorf("%w: it had version %s", ErrRewritten, seen.id)
 	}
 	if !known && len(m.marks) >= maxMarks {
 		for scid := range m.marks { // any one: the next reading begins anew

@@ -40,8 +40,8 @@ type Want struct {
 }
 
 // Resolve gives what a DID stands for. did:key needs no fetcher. An error wraps
-// ErrInvalid, ErrNotFound, or is the fetcher's: then nothing is known about the DID, and
-// asking again later is right. A log of which one entry does not hold is refused as a whole.
+// ErrInvalid, ErrNotFound, or is the fetcher's or ErrRewritten: then nothing is known about the
+// DID, and asking again later is right. A log of which one entry does not hold is refused as a whole.
 // If f is a Keeper, a log is remembered no longer than its ttl says, together with the
 // approvals of its witnesses, which are of the same moment.
 func Resolve(ctx context.Context, f Fetcher, did string, want Want, now time.Time) (Resolution, error) {
@@ -62,7 +62,7 @@ func Resolve(ctx context.Context, f Fetcher, did string, want Want, now time.Tim
 	r, err := resolveLog(ctx, f, w, did, want, now, &used)
 	if k, ok := f.(Keeper); ok {
 		switch {
-		case errors.Is(err, ErrInvalid):
+		case errors.Is(err, ErrInvalid), errors.Is(err, ErrRewritten):
 			k.Keep(brokenFor, used...)
 		case err == nil:
 			k.Keep(r.TTL, used...)
