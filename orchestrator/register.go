@@ -84,7 +84,7 @@ func registerAsk[T any](ctx context.Context, h *Hub, f func() (T, error)) (T, er
 		return f()
 	})
 	if err != nil && !ran { // starting, stopping, or busy for too long
-		err = &authority.Refusal{Code: "overloaded", Message: "the hub cannot answer now", RetryAfter: time.Second}
+		err = &authority.Refusal{Code: authority.Overloaded, Message: "the hub cannot answer now", RetryAfter: time.Second}
 	}
 	return v, err
 }

@@ -151,13 +151,13 @@ func (s *Service) Routes() []authority.Route {
 func (s *Service) whole(h authority.Handler) authority.Handler {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
 		if s.ledger == nil {
-			return nil, authority.Refuse("internal_error", "the ledger is not in order; the hub's log says why")
+			return nil, authority.Refuse(authority.InternalError, "the ledger is not in order; the hub's log says why")
 		}
 		select {
 		case s.inFlight <- struct{}{}:
 			defer func() { <-s.inFlight }()
 		default:
-			r := authority.Refuse("overloaded", "the ledger takes as many calls as it may")
+			r := authority.Refuse(authority.Overloaded, "the ledger takes as many calls as it may")
 			r.RetryAfter = time.Second
 			return nil, r
 		}
@@ -172,11 +172,11 @@ func (s *Service) meaning(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, ledger.ErrConflict):
-		return authority.Refuse("conflict", "another receipt of this signer stands under this transaction and message; the first one stays")
+		return authority.Refuse(authority.Conflict, "another receipt of this signer stands under this transaction and message; the first one stays")
 	case errors.Is(err, ledger.ErrNotFound):
-		return authority.Refuse("not_found", "the ledger does not have it")
+		return authority.Refuse(authority.NotFound, "the ledger does not have it")
 	case errors.Is(err, ledger.ErrBusy):
-		r := authority.Refuse("overloaded", "too many receipts wait for the disk")
+		r := authority.Refuse(authority.Overloaded, "too many receipts wait for the disk")
 		r.RetryAfter = time.Second
 		return r
 	}
@@ -299,7 +299,7 @@ func (s *Service) read(w http.ResponseWriter, r *http.Request) (got receipt.Sign
 		return got, err
 	}
 	if got, err = receipt.Parse(body); err != nil {
-		return got, authority.Refuse("invalid_request", "%v", err)
+		return got, authority.Refuse(authority.InvalidRequest, "%v", err)
 	}
 	if err := early(&got, time.Now()); err != nil {
 		return got, err
@@ -326,7 +326,7 @@ func early(got *receipt.Signed, now time.Time) error {
 	case by <= wayAhead:
 		return &authority.Refusal{Code: authority.TooEarly, Message: message, RetryAfter: by - ahead + time.Second}
 	}
-	return authority.Refuse("invalid_request", "%s", message)
+	return authority.Refuse(authority.InvalidRequest, "%s", message)
 }
 
 // genuine checks the signature against what the signer's DID stands for.
@@ -334,14 +334,14 @@ func (s *Service) genuine(ctx context.Context, got *receipt.Signed) error {
 	keys, err := s.cfg.Resolve(ctx, got.Signer())
 	switch {
 	case errors.Is(err, did.ErrInvalid):
-		return authority.Refuse("invalid_did", "the signer's DID: %s", chain.ClipTo(err.Error(), 200))
+		return authority.Refuse(authority.InvalidDID, "the signer's DID: %s", chain.ClipTo(err.Error(), 200))
 	case err != nil:
-		r := authority.Refuse("unresolvable_did", "the signer's DID could not be resolved")
+		r := authority.Refuse(authority.UnresolvableDID, "the signer's DID could not be resolved")
 		r.RetryAfter = time.Minute
 		return r
 	}
 	if err := got.Verify(keys...); err != nil {
-		return authority.Refuse("invalid_request", "%s", chain.ClipTo(err.Error(), 200))
+		return authority.Refuse(authority.InvalidRequest, "%s", chain.ClipTo(err.Error(), 200))
 	}
 	return nil
 }
@@ -442,7 +442,7 @@ func numbers(r *http.Request, names ...string) (out []int64, err error) {
 	for _, name := range names {
 		n, err := strconv.ParseInt(q.Get(name), 10, 64)
 		if err != nil || n < 0 {
-			return nil, authority.Refuse("invalid_request", "%s: want a number from 0", name)
+			return nil, authority.Refuse(authority.InvalidRequest, "%s: want a number from 0", name)
 		}
 		out = append(out, n)
 	}

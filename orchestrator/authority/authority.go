@@ -106,7 +106,7 @@ func (m *Mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(routes) == 0 || r.URL.RawPath != "" {
-		Fail(w, Refuse("not_found", "no such path"))
+		Fail(w, Refuse(NotFound, "no such path"))
 		return
 	}
 	var allowed []string
@@ -118,7 +118,7 @@ func (m *Mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allowed = append(allowed, route.Method)
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	Fail(w, Refuse("method_not_allowed", "want %s", strings.Join(allowed, " or ")))
+	Fail(w, Refuse(MethodNotAllowed, "want %s", strings.Join(allowed, " or ")))
 }
 
 func (m *Mux) run(w http.ResponseWriter, r *http.Request, h Handler) {
@@ -162,7 +162,7 @@ func Answer(w http.ResponseWriter, status int, value any) {
 func Fail(w http.ResponseWriter, err error) {
 	var r *Refusal
 	if !errors.As(err, &r) {
-		r = Refuse("internal_error", "an error of the hub itself")
+		r = Refuse(InternalError, "an error of the hub itself")
 	}
 	kind, ok := kinds[r.Status()]
 	if !ok {
@@ -181,24 +181,24 @@ func Fail(w http.ResponseWriter, err error) {
 // unique, nothing stands behind it. Members that v does not have are ignored.
 func Decode(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return Refuse("unsupported_media_type", "want Content-Type: application/json")
+		return Refuse(UnsupportedMediaType, "want Content-Type: application/json")
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return Refuse("unsupported_media_type", "want a body without Content-Encoding")
+		return Refuse(UnsupportedMediaType, "want a body without Content-Encoding")
 	}
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var long *http.MaxBytesError
 	if errors.As(err, &long) {
-		return Refuse("request_too_large", "at most %d bytes", limit)
+		return Refuse(RequestTooLarge, "at most %d bytes", limit)
 	}
 	if err != nil {
-		return Refuse("invalid_request", "the body ended early")
+		return Refuse(InvalidRequest, "the body ended early")
 	}
 	if _, err := receipt.Canonical(b); err != nil {
-		return Refuse("invalid_request", "the body: %v", err)
+		return Refuse(InvalidRequest, "the body: %v", err)
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return Refuse("invalid_request", "the body has not the members and kinds that are wanted")
+		return Refuse(InvalidRequest, "the body has not the members and kinds that are wanted")
 	}
 	return nil
 }

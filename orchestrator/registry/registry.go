@@ -179,12 +179,12 @@ func (s *Server) agents(w http.ResponseWriter, r *http.Request) (any, error) {
 func query(raw string) (size int, after *Agent, err error) {
 	q, err := url.ParseQuery(raw)
 	if err != nil || len(raw) > 4*maxCursor {
-		return 0, nil, authority.Refuse("invalid_request", "the query cannot be read")
+		return 0, nil, authority.Refuse(authority.InvalidRequest, "the query cannot be read")
 	}
 	size = MaxPage
 	if q.Has("page_size") {
 		if size, err = strconv.Atoi(q.Get("page_size")); err != nil || size < 1 {
-			return 0, nil, authority.Refuse("invalid_request", "page_size: want 1 to %d", MaxPage)
+			return 0, nil, authority.Refuse(authority.InvalidRequest, "page_size: want 1 to %d", MaxPage)
 		}
 		size = min(size, MaxPage)
 	}
@@ -206,7 +206,7 @@ func readCursor(c string) (*Agent, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(c)
 	did, capability, ok := strings.Cut(string(b), "\n")
 	if err != nil || len(c) > maxCursor || !ok || did == "" || did[0] < '0' || did[0] > '0'+byte(Former) {
-		return nil, authority.Refuse("invalid_request", "cursor: want the next_cursor of a page")
+		return nil, authority.Refuse(authority.InvalidRequest, "cursor: want the next_cursor of a page")
 	}
 	return &Agent{Class: Class(did[0] - '0'), DID: did[1:], Capability: capability}, nil
 }

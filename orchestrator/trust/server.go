@@ -132,13 +132,13 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) (any, error) {
 	case s.inFlight <- struct{}{}:
 		defer func() { <-s.inFlight }()
 	default:
-		return nil, &authority.Refusal{Code: "overloaded", Message: "too many requests for tokens at once", RetryAfter: time.Second}
+		return nil, &authority.Refusal{Code: authority.Overloaded, Message: "too many requests for tokens at once", RetryAfter: time.Second}
 	}
 	if err := errors.Join(checkDID("did", in.DID), checkDID("audience", in.Audience)); err != nil {
 		return nil, err
 	}
 	if in.Capability == "" || len(in.Capability) > 128 || !printable(in.Capability) {
-		return nil, authority.Refuse("invalid_request", "capability: want the name of one")
+		return nil, authority.Refuse(authority.InvalidRequest, "capability: want the name of one")
 	}
 	key, err := s.prove(r.Context(), in)
 	if err != nil {
@@ -163,9 +163,9 @@ func (s *Server) prove(ctx context.Context, in ask) (ed25519.PublicKey, error) {
 	keys, err := s.cfg.Resolver.Resolve(ctx, in.DID)
 	switch {
 	case errors.Is(err, did.ErrInvalid):
-		return nil, authority.Refuse("invalid_did", "%s does not resolve: its document does not hold", chain.Clip(in.DID))
+		return nil, authority.Refuse(authority.InvalidDID, "%s does not resolve: its document does not hold", chain.Clip(in.DID))
 	case err != nil:
-		return nil, authority.Refuse("unresolvable_did", "%s could not be resolved now", chain.Clip(in.DID))
+		return nil, authority.Refuse(authority.UnresolvableDID, "%s could not be resolved now", chain.Clip(in.DID))
 	}
 	proof := chain.Control{Audience: s.cfg.Origin(), Challenge: in.Challenge, DID: in.DID}
 	for _, key := range keys {
@@ -182,20 +182,20 @@ func failed(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, errChallengeFull):
-		return &authority.Refusal{Code: "overloaded", Message: err.Error(), RetryAfter: time.Second}
+		return &authority.Refusal{Code: authority.Overloaded, Message: err.Error(), RetryAfter: time.Second}
 	}
-	return authority.Refuse("proof_of_control_failed", "%v", err)
+	return authority.Refuse(authority.ProofOfControlFailed, "%v", err)
 }
 
 // refused tells what a policy said.
 func refused(err error) error {
 	switch {
 	case errors.Is(err, ErrSeeker):
-		return authority.Refuse("unknown_seeker", "%v", ErrSeeker)
+		return authority.Refuse(authority.UnknownSeeker, "%v", ErrSeeker)
 	case errors.Is(err, ErrSuspended):
-		return authority.Refuse("agent_suspended", "%v", ErrSuspended)
+		return authority.Refuse(authority.AgentSuspended, "%v", ErrSuspended)
 	case errors.Is(err, ErrNoAgent):
-		return authority.Refuse("no_agent", "%v", ErrNoAgent)
+		return authority.Refuse(authority.NoAgent, "%v", ErrNoAgent)
 	}
 	return err
 }
@@ -216,7 +216,7 @@ func (s *Server) mint(in ask, key ed25519.PublicKey, now time.Time) (token strin
 
 func checkDID(name, s string) error {
 	if !strings.HasPrefix(s, "did:") || len(s) > maxDID || !printable(s) {
-		return authority.Refuse("invalid_did", "%s: want a DID of at most %d bytes", name, maxDID)
+		return authority.Refuse(authority.InvalidDID, "%s: want a DID of at most %d bytes", name, maxDID)
 	}
 	return nil
 }
