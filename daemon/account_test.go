@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -218,6 +220,47 @@ func TestForeignWorkHasAReceiptOfItsOwn(t *testing.T) {
 				q.MessageID != receipt.MessageID("t", receipt.RoleExec(request.Nonce)) || (q.Status == receipt.OK) != (class == chain.OK) {
 				t.Errorf("%s, %v", q.Line, err)
 			}
+		}
+	})
+}
+
+// defective are keys that break once they are told to.
+type defective struct {
+	daemon.Keys
+	broken atomic.Bool
+}
+
+func (k *defective) Get(name string) (chain.Secret, bool) {
+	if k.broken.Load() {
+		panic("a defect, and " + canaryPayload)
+	}
+	return k.Keys.Get(name)
+}
+
+// A defect of ours ends a peer's work and not the device, and is accounted for.
+func TestADefectEndsForeignWorkAlone(t *testing.T) {
+	s, keys := &shelf{}, &defective{}
+	inTheShop(t, shared, func(c *daemon.Config) { keys.Keys = c.Keys; c.Spool, c.Keys = s, keys }, func(t *testing.T, r *shop) {
+		g := r.guest(t, 1)
+		run := r.play.run
+		r.play.run = func(context.Context, adapter.Call, func(walk.Chunk) error) walk.Outcome {
+			return walk.Outcome{Class: chain.Status} // so that the option with a key is next
+		}
+		keys.broken.Store(true)
+		_, _, trailer, err := g.do(t.Context(), streamed, func(q *wire.ExecRequest) { q.Option = "wide" })
+		if err != nil || trailer.Class != chain.Internal {
+			t.Errorf("%+v, %v", trailer, err)
+		}
+		if got := s.take(t); len(got) != 1 || got[0].Status != receipt.UpstreamError {
+			t.Errorf("%d receipts", len(got))
+		}
+		if log := r.log.String(); !strings.Contains(log, "msg=panic") || strings.Contains(log, canaryPayload) {
+			t.Errorf("log %s", log)
+		}
+		keys.broken.Store(false)
+		r.play.run = run
+		if _, _, trailer, err = g.do(t.Context(), streamed, nil); err != nil || trailer.Class != chain.OK {
+			t.Errorf("afterwards: %+v, %v", trailer, err)
 		}
 	})
 }

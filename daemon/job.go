@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +45,7 @@ func (j *job) Release() {
 }
 
 // Run implements exec.Job.
-func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.ExecTrailer {
+func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) (t wire.ExecTrailer) {
 	d, r := j.foreign.d, &j.Job.Request
 	j.request = adapter.Request{ID: r.RequestID, Primitive: r.Primitive, Body: payload, Model: r.Model, Stream: r.Stream, Usage: r.Usage}
 	j.answer = receipt.NewResponse(r.Primitive, r.Stream)
@@ -55,6 +57,17 @@ func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.Exec
 		return wire.ExecTrailer{Class: chain.Status}
 	}
 	j.account = d.receipts.openForeign(j)
+	accounted := false
+	defer func() {
+		if v := recover(); v != nil { // a defect of ours ends this work, not the device; what it says may be content
+			d.cfg.Log.Error("panic", "request_id", r.RequestID, "panic_type", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))
+			if !accounted {
+				j.account.close(receipt.UpstreamError)
+			}
+			t = wire.ExecTrailer{Class: chain.Internal, Used: 1}
+			j.count(t.Class)
+		}
+	}()
 	plan := walk.Plan{
 		Options: j.mine(), Rules: j.Chain.Rules(), Limits: d.cfg.Defaults, Stream: r.Stream, Budget: r.Budget.Duration(),
 		Needs: walk.Needs{Payload: int64(len(payload))}, Attempts: r.Attempts, Kinds: j.Kinds, Hooks: j.hooks(),
@@ -63,8 +76,9 @@ func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.Exec
 	plan.Hooks.Measure = traced.of(plan.Hooks.Measure)
 	result := walk.Run(ctx, plan, d.standing, attempts{j}, func(a walk.Attempt, data [][]byte) error { return j.deliver(a, data, emit) })
 	traced.close(d, r.RequestID, j.Chain.Slot(), j.began, &result, j.From, j.Name)
+	accounted = true
 	j.account.close(statusOf(ctx, &result, nil))
-	t := j.trailer(&result)
+	t = j.trailer(&result)
 	j.count(t.Class)
 	d.cfg.Log.Info("ran work of a peer", "request_id", r.RequestID, "peer", j.From, "name", j.Name, "scope", r.Scope, "primitive", r.Primitive, "slot", r.Option,
 		"option", result.Option, "end", result.End, "class", t.Class, "attempts", result.Attempts, "gate_decision", j.Verdict, "token_id", j.TokenID, "ms", time.Since(j.began).Milliseconds())
