@@ -19,7 +19,6 @@ type serving struct {
 	class  chain.Class   // "" is OK
 	deaf   time.Duration // for so long it goes on after it was cancelled
 	text   string
-	cost   chain.MicroUSD
 	pieces []piece // delivered on the way
 	moves  *move   // the walk goes on elsewhere, as when a peer dies
 }
@@ -87,7 +86,7 @@ func (t *theatre) Run(ctx context.Context, c Copy, begin func(string), accepted 
 func (s serving) perform(ctx context.Context, c Copy, accepted func(chain.OptionID, chain.PeerID)) Outcome {
 	end := func(class chain.Class, took time.Duration) Outcome {
 		return Outcome{Class: class, Option: c.Offer.Option, Peer: c.Offer.Peer, Provider: c.Offer.Provider, Model: c.Offer.Model,
-			Text: s.text, Cost: s.cost, Took: took, Output: 300}
+			Text: s.text, Took: took, Output: 300}
 	}
 	if !s.wait(ctx, s.accept) {
 		return end(chain.Canceled, 0)

@@ -80,9 +80,6 @@ func (r *run) start(c Copy) {
 	}
 	r.legs = append(r.legs, l)
 	r.w.open.Add(1)
-	r.w.mu.Lock()
-	r.w.account.Jobs++
-	r.w.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	l.cancel = cancel
 	go l.went(ctx)
@@ -213,15 +210,14 @@ func (r *run) ended(l *leg, out Outcome) {
 
 	r.w.pool.learn(l, &out, hedge, r.w.settings.Window)
 	r.w.anchor(r.task.Kind, l, hedge, state == job.Done)
-	r.conclude(l, &out, state, hedge, late, decided)
+	r.conclude(l, state, hedge, late, decided)
 }
 
 // conclude frees what a copy held and settles its job, unless that was done when it was
-// given up; what it spent counts in any case.
-func (r *run) conclude(l *leg, out *Outcome, state job.State, hedge result, late, decided bool) {
+// given up.
+func (r *run) conclude(l *leg, state job.State, hedge result, late, decided bool) {
 	r.name(l)
 	r.w.pool.free(l)
-	r.w.bill(out, state == job.Superseded, !late)
 	r.mu.Lock()
 	settle := !l.settled && l.id != ""
 	l.settled = l.settled || settle
@@ -281,5 +277,5 @@ func (r *run) gaveUp(l *leg) {
 	decided := !l.superseded && (r.owner == l || !r.left()) && r.decide(out)
 	r.mu.Unlock()
 	r.w.pool.stuck()
-	r.conclude(l, &out, state, hedge, false, decided)
+	r.conclude(l, state, hedge, false, decided)
 }

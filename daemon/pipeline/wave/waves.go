@@ -14,15 +14,6 @@ import (
 // pool still waits for its goroutine.
 const patience = 900 * time.Millisecond
 
-// Account is what the copies of one request came to.
-type Account struct {
-	Jobs       int
-	Superseded int            // of them
-	Cost       chain.MicroUSD // of all but the superseded: what is billed
-	Extra      chain.MicroUSD // what the superseded spent
-	AtLeast    bool           // a part of either is unknown
-}
-
 // Waves runs the tasks of one request. Its methods may be called at once from many
 // goroutines, Close only after the last Do.
 type Waves struct {
@@ -33,7 +24,6 @@ type Waves struct {
 
 	mu      sync.Mutex
 	anchors map[string]string // of each domain, the provider that did well
-	account Account
 }
 
 // New makes the waves of one request; settings have been checked, r runs copies as
@@ -77,14 +67,6 @@ func (w *Waves) Do(ctx context.Context, tasks []Task) []Outcome {
 // Close waits until each job of the request is settled: at most a second after the
 // last Do, also where a copy ignores that it was cancelled.
 func (w *Waves) Close() { w.open.Wait() }
-
-// Account gives what has been spent by the copies that ended. After Close it is whole,
-// but for what a copy that was given up spends yet, so it says "at least" then.
-func (w *Waves) Account() Account {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.account
-}
 
 // assign gives who is asked first for each copy of a task: one offer, or in a race
 // one for each replica, no two at the same place and none of one provider while there
@@ -140,19 +122,4 @@ func (w *Waves) anchor(kind string, l *leg, hedge result, good bool) {
 	case (!good || hedge == lost) && held == at:
 		delete(w.anchors, domain)
 	}
-}
-
-// bill adds what a copy spent; first says that nothing of it was billed before.
-func (w *Waves) bill(out *Outcome, superseded, first bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if superseded {
-		w.account.Extra += out.Cost
-	} else {
-		w.account.Cost += out.Cost
-	}
-	if superseded && first {
-		w.account.Superseded++
-	}
-	w.account.AtLeast = w.account.AtLeast || out.AtLeast
 }
