@@ -29,7 +29,9 @@ const unlinked = "unlinked-"
 // newTransaction makes the id of a chat that is let in now.
 func newTransaction(secret []byte, now time.Time, requestHash, tokenID, model string) string {
 	b := make([]byte, transactionHead, transactionSize)
-	_, _ = rand.Read(b[:16]) // it never fails
+	for ok := false; !ok; ok = b[0]>>2 != 62 { // that begins with a dash: a command would take it for a flag
+		_, _ = rand.Read(b[:16]) // it never fails
+	}
 	binary.BigEndian.PutUint64(b[16:], uint64(now.UnixMilli()))
 	return base64.RawURLEncoding.EncodeToString(seal(secret, b, requestHash, tokenID, model))
 }
