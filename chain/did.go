@@ -42,13 +42,13 @@ func ParseDIDKey(did string) (ed25519.PublicKey, error) {
 	return b[len(ed25519Code):], nil
 }
 
-// IsDID reports whether s is a DID as W3C writes them, of any method: at most
-// MaxNameBytes, without path, query or fragment. Whether it stands for anything is not
+// IsDID reports whether s is a DID as DID core writes them, of any method: at most
+// MaxDIDBytes, without path, query or fragment. Whether it stands for anything is not
 // looked at.
 func IsDID(s string) bool {
 	rest, ok := strings.CutPrefix(s, "did:")
 	method, id, both := strings.Cut(rest, ":")
-	if !ok || !both || method == "" || id == "" || strings.HasSuffix(id, ":") || len(s) > MaxNameBytes {
+	if !ok || !both || method == "" || id == "" || strings.HasSuffix(id, ":") || len(s) > MaxDIDBytes {
 		return false
 	}
 	for i := range len(method) {

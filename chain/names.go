@@ -102,6 +102,7 @@ type PeerID string
 const (
 	MaxNameBytes = 256
 	MaxScopeID   = 128
+	MaxDIDBytes  = 512
 )
 
 // ParseScope checks s and returns it as a ScopeID.

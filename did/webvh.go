@@ -22,7 +22,6 @@ var (
 )
 
 const (
-	maxDID      = 512
 	maxSegments = 16
 	scidLength  = 46
 	placeholder = "{SCID}"
@@ -41,7 +40,7 @@ func parseWebVH(did string) (webvh, error) {
 		return webvh{}, fmt.Errorf("%w: %s in %q", ErrInvalid, what, chain.Clip(did))
 	}
 	text, ok := strings.CutPrefix(did, "did:webvh:")
-	if !ok || len(did) > maxDID {
+	if !ok || len(did) > chain.MaxDIDBytes {
 		return bad("no did:webvh")
 	}
 	scid, rest, ok := strings.Cut(text, ":")

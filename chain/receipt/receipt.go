@@ -354,7 +354,7 @@ func aDID(s string) error {
 	if !strings.HasPrefix(s, "did:") {
 		return errors.New("want a DID")
 	}
-	return word(s, 8, 512)
+	return word(s, 8, chain.MaxDIDBytes)
 }
 
 func anyDID(s string) error {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -36,9 +35,6 @@ type key struct{ did, capability string }
 
 func (a Agent) key() key { return key{a.DID, a.Capability} }
 
-// didSyntax is that of DID core, for any method.
-var didSyntax = regexp.MustCompile(`^did:[a-z0-9]+:(?:(?:[A-Za-z0-9._-]|%[0-9A-Fa-f]{2})*:)*(?:[A-Za-z0-9._-]|%[0-9A-Fa-f]{2})+$`)
-
 // readAgent reads one record; false for one that cannot be used. own: the registry is the
 // own mesh's, where agents may be devices, and providers may be in the LAN.
 func readAgent(raw json.RawMessage, own bool) (Agent, bool) {
@@ -61,7 +57,7 @@ func (a Agent) usable(own bool) bool {
 	default:
 		return false
 	}
-	if len(a.DID) > 512 || !didSyntax.MatchString(a.DID) || a.Capability == "" || !plain(a.Capability, 128) || !plain(a.ModelID, 256) {
+	if !chain.IsDID(a.DID) || a.Capability == "" || !plain(a.Capability, 128) || !plain(a.ModelID, 256) {
 		return false
 	}
 	if strings.HasPrefix(a.DID, "did:key:") {

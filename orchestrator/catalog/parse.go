@@ -319,7 +319,7 @@ func (r *reader) agent(n ast.Node) Agent {
 	r.object(n, "agent",
 		field{"did", true, func(n ast.Node) {
 			a.DID = r.text(n, "did", func(s string) error {
-				if !strings.HasPrefix(s, "did:key:") && !strings.HasPrefix(s, "did:webvh:") || len(s) > 512 {
+				if !strings.HasPrefix(s, "did:key:") && !strings.HasPrefix(s, "did:webvh:") || len(s) > chain.MaxDIDBytes {
 					return fmt.Errorf("%q: want did:key:… or did:webvh:…", clip(s))
 				}
 				return printableName(s)

@@ -22,8 +22,7 @@ const TokenLife = 15 * time.Minute
 // Bounds of a request.
 const (
 	maxBody     = 16 << 10
-	maxDID      = 512 // bytes; what gates accept of a claim
-	maxInFlight = 64  // requests for tokens at once
+	maxInFlight = 64 // requests for tokens at once
 	maxWait     = 10 * time.Second
 )
 
@@ -215,8 +214,8 @@ func (s *Server) mint(in ask, key ed25519.PublicKey, now time.Time) (token strin
 }
 
 func checkDID(name, s string) error {
-	if !strings.HasPrefix(s, "did:") || len(s) > maxDID || !printable(s) {
-		return authority.Refuse(authority.InvalidDID, "%s: want a DID of at most %d bytes", name, maxDID)
+	if !strings.HasPrefix(s, "did:") || len(s) > chain.MaxDIDBytes || !printable(s) {
+		return authority.Refuse(authority.InvalidDID, "%s: want a DID of at most %d bytes", name, chain.MaxDIDBytes)
 	}
 	return nil
 }
