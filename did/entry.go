@@ -17,6 +17,7 @@ import (
 	"github.com/multiformats/go-multibase"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/nesting"
 )
 
 // object is a JSON object whose values are in their RFC 8785 form.
@@ -24,7 +25,7 @@ type object map[string]json.RawMessage
 
 // parseObject reads one object, with no name twice at any depth.
 func parseObject(b []byte) (object, error) {
-	if depth(b) > maxDepth {
+	if nesting.Depth(b) > maxDepth {
 		return nil, fmt.Errorf("nested deeper than %d", maxDepth)
 	}
 	canonical, err := jcs.Transform(b)
@@ -41,26 +42,6 @@ func member(b json.RawMessage) (object, error) {
 		return nil, errors.New("no JSON object")
 	}
 	return o, nil
-}
-
-// depth gives the deepest nesting, before anything recurses.
-func depth(b []byte) int {
-	most, now, inText := 0, 0, false
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; {
-		case inText && c == '\\':
-			i++
-		case c == '"':
-			inText = !inText
-		case inText:
-		case c == '{' || c == '[':
-			now++
-			most = max(most, now)
-		case c == '}' || c == ']':
-			now--
-		}
-	}
-	return most
 }
 
 // canonical gives the RFC 8785 form of an object: what its values are in, between names in

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/nesting"
 )
 
 // Bounds of what is read.
@@ -194,7 +195,7 @@ func checkWitnesses(all []version, file []byte) error {
 	if !slices.ContainsFunc(all, func(v version) bool { return v.witness.active() }) {
 		return nil
 	}
-	if len(file) > MaxLog || depth(file) > maxDepth {
+	if len(file) > MaxLog || nesting.Depth(file) > maxDepth {
 		return fmt.Errorf("%w: the witnesses' proofs are too large", ErrInvalid)
 	}
 	var records []struct {

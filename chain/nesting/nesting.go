@@ -5,6 +5,15 @@ package nesting
 
 import "iter"
 
+// Depth gives how deep the brackets of b nest: to be known before anything recurses.
+func Depth(b []byte) int {
+	deepest := 0
+	for _, open := range Brackets(b) {
+		deepest = max(deepest, open)
+	}
+	return deepest
+}
+
 // Brackets gives each bracket that stands outside of a text, by its place in b, and how
 // many are open behind it: below zero where more close than open.
 func Brackets(b []byte) iter.Seq2[int, int] {

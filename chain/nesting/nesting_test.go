@@ -23,6 +23,11 @@ func TestBrackets(t *testing.T) {
 			t.Errorf("%s: %v, want %s", c.text, got, c.want)
 		}
 	}
+	for text, want := range map[string]int{``: 0, `7`: 0, `{"[[":[{}],"b":[]}`: 3, `]]][`: 0, `[[`: 2} {
+		if got := Depth([]byte(text)); got != want {
+			t.Errorf("%s: %d deep, want %d", text, got, want)
+		}
+	}
 	for at := range Brackets([]byte("[[[")) {
 		if at > 0 {
 			t.Error("it goes on after its reader left")

@@ -83,7 +83,7 @@ var layout = []row{
 	},
 	{
 		packages: []string{"did"},
-		ours:     []string{"chain"},
+		ours:     []string{"chain", "chain/nesting"},
 		others:   join(vocabulary, []string{jcs}),
 		direct:   join(sockets, files), deep: machinery, pure: true,
 		why: "what a DID stands for is decided by bytes, keys and the time, wherever the bytes came from",

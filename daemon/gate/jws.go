@@ -108,7 +108,7 @@ func header(b []byte) (kid string, err error) {
 // object reads a JSON object whose names are unique at every depth. Names are
 // looked up in a map, because the library would match a struct's in any case.
 func object(b []byte, notJSON, tooDeep, otherKind *Denial) (map[string]json.RawMessage, error) {
-	if depth(b) > maxDepth {
+	if nesting.Depth(b) > maxDepth {
 		return nil, tooDeep
 	}
 	if _, err := receipt.Canonical(b); err != nil {
@@ -119,15 +119,6 @@ func object(b []byte, notJSON, tooDeep, otherKind *Denial) (map[string]json.RawM
 		return nil, otherKind
 	}
 	return members, nil
-}
-
-// depth gives how deep brackets nest outside texts, for bytes of any kind.
-func depth(b []byte) int {
-	deepest := 0
-	for _, open := range nesting.Brackets(b) {
-		deepest = max(deepest, open)
-	}
-	return deepest
 }
 
 // text reads a JSON text, and nothing that is none.
