@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chordwheel/chordwheel/daemon/adapter/providertest"
 )
@@ -77,30 +78,32 @@ func (c *canary) overHTTP() {
 	}
 	c.words = append(c.words, provider.Key, invitation)
 	base, key := strings.TrimSuffix(c.up.ready.Devices[1].Edge, "/v1"), []string{"Authorization", "Bearer " + provider.Key}
-	done := make(chan struct{})
+	answered := make(chan bool, 1)
 	go func() {
-		defer close(done)
-		until(c.t, "a provider over HTTP answers", func() bool {
+		for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(20 * time.Millisecond) { // until the chain is there
 			status, answer := c.send(1, "/api/v1/work/fetch.plain", `{"input":{"url":"http://`+m+`"},"options":{"`+m+`":"`+m+`"}}`)
-			return status == http.StatusOK && strings.Contains(answer, m)
-		})
-	}()
-	for ended := false; !ended; {
-		select {
-		case <-done:
-			ended = true
-		default:
+			if status == http.StatusOK && strings.Contains(answer, m) {
+				answered <- true
+				return
+			}
 		}
+		answered <- false
+	}()
+	for served, end := false, time.Now().Add(patience); !served && time.Now().Before(end); {
 		var list struct{ Jobs []struct{ ID string } }
 		_, answer := c.call(http.MethodGet, base+"/api/v1/providers/"+provider.ID+"/jobs?wait=1", 1, "", key...)
 		_ = json.Unmarshal([]byte(answer), &list)
 		for _, job := range list.Jobs {
+			served = true
 			c.send(1, "/api/v1/jobs/"+job.ID+"/heartbeat", `{}`, key...)
 			for _, result := range []string{`{"state":"running","text":"` + m + `"}`, `{"state":"` + m + `"}`, `{"state":"done","output":null,"` + m + `":"` + m + `"}`,
 				`{"state":"done","output":{"page":"` + m + `"}}`, `{"state":"done","output":{"page":"` + m + `-other"}}`, `{"state":"failed","reason":"` + m + `"}`} {
 				c.send(1, "/api/v1/jobs/"+job.ID+"/result", result, key...)
 			}
 		}
+	}
+	if !<-answered {
+		c.t.Error("no provider over HTTP did anything")
 	}
 	c.send(1, "/api/v1/jobs/"+m+"/result", `{"state":"failed","reason":"`+m+`"}`, key...)
 	c.send(1, "/api/v1/jobs/x/result", `{"state":"failed"}`, "Authorization", "Bearer "+m)
