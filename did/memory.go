@@ -22,8 +22,9 @@ var ErrRewritten = errors.New("the log was cut back or rewritten since it was la
 type Memory struct {
 	next Fetcher
 
-	mu    sync.Mutex
-	marks map[string]mark // by SCID: also where a DID moved
+	mu      sync.Mutex
+	marks   map[string]mark      // by SCID: also where a DID moved
+	doubted map[string]time.Time // by DID
 }
 
 // mark is the last version of a log that was read.
@@ -35,7 +36,9 @@ type mark struct {
 var _ Keeper = (*Memory)(nil)
 
 // Remember gives a fetcher that gets what next gets.
-func Remember(next Fetcher) *Memory { return &Memory{next: next, marks: map[string]mark{}} }
+func Remember(next Fetcher) *Memory {
+	return &Memory{next: next, marks: map[string]mark{}, doubted: map[string]time.Time{}}
+}
 
 // Fetch implements [Fetcher].
 func (m *Memory) Fetch(ctx context.Context, url string, limit int64) ([]byte, error) {
@@ -47,6 +50,28 @@ func (m *Memory) Keep(atMost time.Duration, urls ...string) {
 	if k, ok := m.next.(Keeper); ok {
 		k.Keep(atMost, urls...)
 	}
+}
+
+// Doubt says that something does not fit what a DID was resolved to, which may have changed
+// since its log was fetched. again: what was remembered is forgotten, and the next
+// Resolve fetches anew; that is so once in ten seconds for each DID, and wait is how much of
+// them is left. A did:key does not change: neither.
+func (m *Memory) Doubt(did string, now time.Time) (again bool, wait time.Duration) {
+	w, err := parseWebVH(did)
+	if err != nil {
+		return false, 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if wait := brokenFor - now.Sub(m.doubted[did]); wait > 0 {
+		return false, wait
+	}
+	if len(m.doubted) >= maxMarks {
+		clear(m.doubted)
+	}
+	m.doubted[did] = now
+	m.Keep(0, w.url(LogFile), w.url(WitnessFile))
+	return true, 0
 }
 
 // grew fails unless the log, which holds, is what it was or goes on from there.

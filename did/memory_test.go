@@ -56,6 +56,34 @@ func TestALogThatIsRolledBack(t *testing.T) {
 	}
 }
 
+// What a DID was resolved to is doubted once in ten seconds.
+func TestDoubt(t *testing.T) {
+	s := &shelfOf{}
+	m := Remember(s)
+	id := "did:webvh:" + hash(nil) + ":example.com"
+	for _, step := range []struct {
+		did   string
+		at    time.Duration
+		again bool
+		wait  time.Duration
+	}{
+		{id, 0, true, 0}, {id, time.Second, false, 9 * time.Second}, {id + ":other", time.Second, true, 0}, {id, 10 * time.Second, true, 0}, {"did:key:z6Mk", 0, false, 0}, {"did:webvh:x", 0, false, 0},
+	} {
+		if again, wait := m.Doubt(step.did, start.Add(step.at)); again != step.again || wait != step.wait {
+			t.Errorf("%s at %s: %v, %s", step.did, step.at, again, wait)
+		}
+	}
+	if fmt.Sprint(s.told) != "[0s 0s 0s]" {
+		t.Error(s.told)
+	}
+	for i := range maxMarks {
+		m.doubted[fmt.Sprint(i)] = start
+	}
+	if again, _ := m.Doubt(id+":one-more", start); !again || len(m.doubted) > maxMarks {
+		t.Errorf("%d doubts", len(m.doubted))
+	}
+}
+
 // What is remembered is bounded, and a log that does not hold is not remembered.
 func TestAMemoryIsBounded(t *testing.T) {
 	m := Remember(&shelfOf{})

@@ -52,7 +52,7 @@ type hub struct {
 
 	audit       *audit.Service
 	shelf       *shelf.Shelf // of did:webvh that this hub serves
-	documents   did.Fetcher  // of any, whoever names them
+	documents   *did.Memory  // of any, whoever names them
 	tokenKeys   *trust.Rotation
 	certificate tls.Certificate
 	pin         []byte // SHA-256 of certificate

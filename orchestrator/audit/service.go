@@ -21,7 +21,6 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/chain/merkle"
 	"github.com/chordwheel/chordwheel/chain/receipt"
-	"github.com/chordwheel/chordwheel/did"
 	"github.com/chordwheel/chordwheel/orchestrator/authority"
 	"github.com/chordwheel/chordwheel/orchestrator/ledger"
 )
@@ -47,13 +46,17 @@ type Files interface {
 // ErrSender is wrapped by the refusal of a signer that the ledger takes nothing of.
 var ErrSender = errors.New("the ledger takes no receipts of this signer")
 
-// Config of a [Service]. All but Token and Log are required.
+// Config of a [Service]. All but Doubt, Token and Log are required.
 type Config struct {
 	Key     chain.Key // signs checkpoints: the hub's identity
 	Mesh    chain.MeshID
 	Storage ledger.Storage
 	Files   Files
 	Resolve func(ctx context.Context, did string) ([]ed25519.PublicKey, error)
+	// Doubt, which may be nil, is told that a signature does not fit what Resolve gave: the
+	// document may have changed since it was fetched. again: Resolve will fetch it anew. wait:
+	// it was fetched anew a moment ago, and will be again after that. Neither: it is as new as can be.
+	Doubt func(did string) (again bool, wait time.Duration)
 	// Admit says whether receipts of a signer are taken, before its DID is resolved, so
 	// that a stranger's name leads nowhere. Errors wrap [ErrSender]; with all others
 	// nobody knows now.
@@ -327,23 +330,6 @@ func early(got *receipt.Signed, now time.Time) error {
 		return &authority.Refusal{Code: authority.TooEarly, Message: message, RetryAfter: by - ahead + time.Second}
 	}
 	return authority.Refuse(authority.InvalidRequest, "%s", message)
-}
-
-// genuine checks the signature against what the signer's DID stands for.
-func (s *Service) genuine(ctx context.Context, got *receipt.Signed) error {
-	keys, err := s.cfg.Resolve(ctx, got.Signer())
-	switch {
-	case errors.Is(err, did.ErrInvalid):
-		return authority.Refuse(authority.InvalidDID, "the signer's DID: %s", chain.ClipTo(err.Error(), 200))
-	case err != nil:
-		r := authority.Refuse(authority.UnresolvableDID, "the signer's DID could not be resolved")
-		r.RetryAfter = time.Minute
-		return r
-	}
-	if err := got.Verify(keys...); err != nil {
-		return authority.Refuse(authority.InvalidRequest, "%s", chain.ClipTo(err.Error(), 200))
-	}
-	return nil
 }
 
 // sign gives the newest checkpoint, which is on disk before it is given.

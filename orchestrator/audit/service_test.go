@@ -76,6 +76,9 @@ type bench struct {
 	service *audit.Service
 	mux     *authority.Mux
 	token   string // that calls show
+
+	old  bool          // what did:webvh:rotated is resolved to is from before its key changed
+	wait time.Duration // it was fetched anew a moment ago
 }
 
 func newKey(t *testing.T) chain.Key {
@@ -97,11 +100,22 @@ func newBench(t *testing.T) *bench {
 func (b *bench) open() (err error) {
 	b.service, err = audit.New(audit.Config{Key: b.hub, Mesh: mesh, Storage: b.disk, Files: b.disk,
 		Resolve: func(ctx context.Context, name string) ([]ed25519.PublicKey, error) {
+			if strings.HasSuffix(name, "rotated") {
+				public, err := b.seeker.PeerID().Public()
+				if b.old {
+					public, err = b.hub.PeerID().Public()
+				}
+				return []ed25519.PublicKey{public}, err
+			}
 			if strings.HasSuffix(name, "away") {
 				return nil, errors.New("no route")
 			}
 			r, err := did.Resolve(ctx, nil, name, did.Want{}, time.Now())
 			return r.Keys(did.Assertion), err
+		}, Doubt: func(string) (bool, time.Duration) {
+			again := b.wait == 0
+			b.old = b.old && !again
+			return again, b.wait
 		}, Token: token, Admit: func(_ context.Context, signer string) error {
 			switch {
 			case strings.HasSuffix(signer, "stranger"):
@@ -180,6 +194,33 @@ func TestIntake(t *testing.T) {
 	}
 	if n := b.service.Size(); n != 1 {
 		t.Errorf("%d lines, want 1", n)
+	}
+}
+
+// A device that was given another key signs with it at once, while the ledger remembers the
+// document of before: its receipts wait for a newer one, and are not called wrong by the old.
+func TestAReceiptByAKeyThatIsNew(t *testing.T) {
+	b := newBench(t)
+	line := func(transaction string) []byte {
+		return b.receipt(transaction, func(r *receipt.Receipt) { r.SeekerDID = "did:webvh:rotated" }).Line
+	}
+	b.old = true
+	if status, code := b.post(line("t1")); status != 202 || b.old {
+		t.Errorf("%d %s", status, code)
+	}
+	b.old, b.wait = true, 9*time.Second
+	if status, code := b.post(line("t2")); status != 502 || code != "unresolvable_did" {
+		t.Errorf("%d %s", status, code)
+	}
+	b.wait = 0
+	if status, code := b.post(line("t2")); status != 202 {
+		t.Errorf("%d %s", status, code)
+	}
+	if status, code := b.post(bytes.Replace(line("t3"), []byte(`"status":"ok"`), []byte(`"status":"rejected"`), 1)); status != 400 || code != "invalid_request" {
+		t.Errorf("%d %s", status, code)
+	}
+	if n := b.service.Size(); n != 2 {
+		t.Errorf("%d lines", n)
 	}
 }
 

@@ -1,0 +1,58 @@
+package audit
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"time"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/receipt"
+	"github.com/chordwheel/chordwheel/did"
+	"github.com/chordwheel/chordwheel/orchestrator/authority"
+)
+
+// genuine checks the signature against what the signer's DID stands for. One that does not
+// fit is wrong only by a document that is newer than the doubt: a device that was given
+// another key signs with it at once, while the document of before is still remembered.
+func (s *Service) genuine(ctx context.Context, got *receipt.Signed) error {
+	keys, err := s.keys(ctx, got.Signer())
+	if err != nil {
+		return err
+	}
+	wrong := got.Verify(keys...)
+	if wrong != nil && s.cfg.Doubt != nil {
+		again, wait := s.cfg.Doubt(got.Signer())
+		switch {
+		case again:
+			if keys, err = s.keys(ctx, got.Signer()); err != nil {
+				return err
+			}
+			wrong = got.Verify(keys...)
+		case wait > 0:
+			return unresolvable(wait)
+		}
+	}
+	if wrong != nil {
+		return authority.Refuse(authority.InvalidRequest, "%s", chain.ClipTo(wrong.Error(), 200))
+	}
+	return nil
+}
+
+// keys are those that a signer's DID stands for; the error is a refusal.
+func (s *Service) keys(ctx context.Context, signer string) ([]ed25519.PublicKey, error) {
+	keys, err := s.cfg.Resolve(ctx, signer)
+	switch {
+	case errors.Is(err, did.ErrInvalid):
+		return nil, authority.Refuse(authority.InvalidDID, "the signer's DID: %s", chain.ClipTo(err.Error(), 200))
+	case err != nil:
+		return nil, unresolvable(time.Minute)
+	}
+	return keys, nil
+}
+
+func unresolvable(wait time.Duration) error {
+	r := authority.Refuse(authority.UnresolvableDID, "the signer's DID could not be resolved")
+	r.RetryAfter = wait
+	return r
+}
