@@ -54,24 +54,24 @@ func (m *Memory) Keep(atMost time.Duration, urls ...string) {
 
 // Doubt says that something does not fit what a DID was resolved to, which may have changed
 // since its log was fetched. again: what was remembered is forgotten, and the next
-// Resolve fetches anew; that is so once in ten seconds for each DID, and wait is how much of
-// them is left. A did:key does not change: neither.
-func (m *Memory) Doubt(did string, now time.Time) (again bool, wait time.Duration) {
+// Resolve fetches anew; that is so once in ten seconds for each DID, and asOf is when it last
+// was. A did:key does not change: neither.
+func (m *Memory) Doubt(did string, now time.Time) (again bool, asOf time.Time) {
 	w, err := parseWebVH(did)
 	if err != nil {
-		return false, 0
+		return false, time.Time{}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if wait := brokenFor - now.Sub(m.doubted[did]); wait > 0 {
-		return false, wait
+	if asOf := m.doubted[did]; now.Sub(asOf) < brokenFor {
+		return false, asOf
 	}
 	if len(m.doubted) >= maxMarks {
 		clear(m.doubted)
 	}
 	m.doubted[did] = now
 	m.Keep(0, w.url(LogFile), w.url(WitnessFile))
-	return true, 0
+	return true, now
 }
 
 // grew fails unless the log, which holds, is what it was or goes on from there.

@@ -43,7 +43,7 @@ func (h *hub) openServices(key chain.Key) (err error) {
 		return err
 	}
 	h.audit, err = audit.New(audit.Config{Key: key, Mesh: h.mesh, Storage: ledger.OnBucket(h.db.Bucket(bucketLedger)), Files: h.dir, Resolve: resolve,
-		Doubt: func(name string) (bool, time.Duration) { return h.documents.Doubt(name, time.Now()) },
+		Doubt: func(name string) (bool, time.Time) { return h.documents.Doubt(name, time.Now()) },
 		Admit: h.admitSender, Token: h.options.config.LedgerToken, Log: h.log})
 	if err != nil {
 		h.log.Error("the ledger takes no receipts: it did not open; docs/ledger.md says what to do", "error", err)

@@ -12,8 +12,11 @@ import (
 	"github.com/chordwheel/chordwheel/orchestrator/authority"
 )
 
+// soon is when a document that was fetched a moment ago may be fetched again.
+const soon = 10 * time.Second
+
 // genuine checks the signature against what the signer's DID stands for. One that does not
-// fit is wrong only by a document that is newer than the doubt: a device that was given
+// fit is wrong only by a document that is newer than the receipt: a device that was given
 // another key signs with it at once, while the document of before is still remembered.
 func (s *Service) genuine(ctx context.Context, got *receipt.Signed) error {
 	keys, err := s.keys(ctx, got.Signer())
@@ -22,15 +25,15 @@ func (s *Service) genuine(ctx context.Context, got *receipt.Signed) error {
 	}
 	wrong := got.Verify(keys...)
 	if wrong != nil && s.cfg.Doubt != nil {
-		again, wait := s.cfg.Doubt(got.Signer())
+		again, asOf := s.cfg.Doubt(got.Signer())
 		switch {
 		case again:
 			if keys, err = s.keys(ctx, got.Signer()); err != nil {
 				return err
 			}
 			wrong = got.Verify(keys...)
-		case wait > 0:
-			return unresolvable(wait)
+		case !asOf.IsZero() && asOf.Before(got.ResponseAt):
+			return unresolvable(soon)
 		}
 	}
 	if wrong != nil {

@@ -54,9 +54,9 @@ type Config struct {
 	Files   Files
 	Resolve func(ctx context.Context, did string) ([]ed25519.PublicKey, error)
 	// Doubt, which may be nil, is told that a signature does not fit what Resolve gave: the
-	// document may have changed since it was fetched. again: Resolve will fetch it anew. wait:
-	// it was fetched anew a moment ago, and will be again after that. Neither: it is as new as can be.
-	Doubt func(did string) (again bool, wait time.Duration)
+	// document may have changed since it was fetched. again: Resolve will fetch it anew. Else
+	// asOf is when it last was, a moment ago; zero: it cannot change.
+	Doubt func(did string) (again bool, asOf time.Time)
 	// Admit says whether receipts of a signer are taken, before its DID is resolved, so
 	// that a stranger's name leads nowhere. Errors wrap [ErrSender]; with all others
 	// nobody knows now.
