@@ -35,6 +35,7 @@ type Spool interface {
 // Bounds of receipts on their way to the disk.
 const (
 	maxPending  = 4096                 // receipts that wait for it in memory; beyond, new requests are refused
+	maxHeld     = 128 << 20            // bytes of requests that are not hashed yet; likewise
 	gather      = 5 * time.Millisecond // how long a receipt waits for others: nobody waits for it, and they share a sync
 	maxTogether = 256                  // receipts that are brought to the disk at once
 	firstRetry  = 50 * time.Millisecond
@@ -48,6 +49,7 @@ type receipts struct {
 	d       *Daemon
 	spool   Spool // nil: no receipts
 	pending atomic.Int64
+	held    atomic.Int64 // bytes of their requests
 	said    atomic.Int64 // when trouble was said last, Unix nanoseconds
 
 	ending  chan struct{} // closed when the daemon closes
@@ -91,7 +93,7 @@ func (r *receipts) wait() {
 
 // taken is nil while a new request may be begun, for its receipt has room.
 func (r *receipts) taken() error {
-	if r.spool != nil && (r.pending.Load() >= maxPending || r.d.cfg.Backpressure && r.spool.Full()) {
+	if r.spool != nil && (r.pending.Load() >= maxPending || r.held.Load() >= maxHeld || r.d.cfg.Backpressure && r.spool.Full()) {
 		return edge.Refuse(edge.SpoolFull, "too many receipts wait for the ledger; chordwheel status says why")
 	}
 	return nil
@@ -246,6 +248,7 @@ func (a *account) close(status receipt.Status) {
 		r.pending.Add(-1)
 		return
 	}
+	r.held.Add(int64(len(a.body)))
 	r.queue = append(r.queue, a)
 	// One keeper signs more than a device of a few processors answers; more of them come
 	// when it does not keep up.
@@ -283,13 +286,15 @@ func (r *receipts) keeper() {
 	}
 }
 
-// keep signs receipts that are pending and brings them to the disk.
+// keep signs receipts that are pending and brings them to the disk. It clears the list.
 func (r *receipts) keep(accounts []*account) {
 	defer r.pending.Add(int64(-len(accounts)))
 	lines := make([]spool.Line, 0, len(accounts))
 	ids := make([]string, 0, len(accounts))
-	for _, a := range accounts {
+	for i, a := range accounts {
 		text, err := a.sign()
+		r.held.Add(int64(-len(a.body)))
+		accounts[i] = nil // and with it the body, however long the disk takes
 		if err == nil && len(text) > spool.MaxLine {
 			err = fmt.Errorf("%w: %d bytes", spool.ErrLine, len(text))
 		}

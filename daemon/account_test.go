@@ -312,6 +312,34 @@ func TestAReplyNeverWaitsForTheDisk(t *testing.T) {
 	})
 }
 
+// While the disk takes nothing the bodies of requests that were answered pile up, up to a
+// bound of their bytes: few large ones fill a device's memory as many small ones do.
+func TestLargeRequestsWhileTheDiskFails(t *testing.T) {
+	s := &shelf{fails: 1 << 30}
+	inTheShop(t, "local/own/m", withShelf(s), func(t *testing.T, r *shop) {
+		body := []byte(strings.Repeat("x", 4<<20))
+		ask := func() error {
+			_, _, err := r.send(&edge.Work{Primitive: chain.LLMChat, Model: edge.Auto, Body: body})
+			return err
+		}
+		var no *edge.Refusal
+		taken := 0
+		for ; taken < 200; taken++ {
+			if err := ask(); errors.As(err, &no) {
+				break
+			}
+		}
+		if taken != 32 || no.Code != edge.SpoolFull {
+			t.Errorf("%d requests of 4 MB were taken, then %v", taken, no)
+		}
+		time.Sleep(10 * time.Millisecond) // of the bubble: a keeper has hashed them
+		synctest.Wait()
+		if err := ask(); err != nil {
+			t.Errorf("nothing of them is held any more: %v", err)
+		}
+	})
+}
+
 // Receipts of a moment share a sync, and a device that closes waits for no moment to end.
 func TestReceiptsOfAMomentAreKeptTogether(t *testing.T) {
 	s := &shelf{}

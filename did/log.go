@@ -32,6 +32,7 @@ type version struct {
 	time     time.Time
 	did      string
 	document object
+	state    json.RawMessage // the document in its RFC 8785 form
 	after    parameters
 	witness  witnesses // who has to approve it
 }
@@ -143,7 +144,8 @@ func (v *version) readTime(entry object, last version) error {
 
 func (v *version) readState(entry object, last version) error {
 	var err error
-	if v.document, err = member(entry["state"]); err != nil {
+	v.state = entry["state"]
+	if v.document, err = member(v.state); err != nil {
 		return err
 	}
 	if v.did, err = v.document.string("id"); err != nil {

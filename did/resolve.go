@@ -138,7 +138,7 @@ func pick(all []version, approvals []byte, did string, want Want) (Resolution, e
 	}
 	last := all[len(all)-1]
 	return Resolution{
-		DID: v.did, Document: v.document.canonical(), VersionID: v.id, VersionTime: v.time, Created: all[0].time, Updated: last.time,
+		DID: v.did, Document: v.state, VersionID: v.id, VersionTime: v.time, Created: all[0].time, Updated: last.time,
 		SCID: last.after.scid, Portable: last.after.portable, Deactivated: last.after.deactivated, TTL: time.Duration(last.after.ttl) * time.Second,
 		Witnesses: last.after.witness.names(), Threshold: last.after.witness.Threshold, Watchers: last.after.watchers,
 	}, nil
