@@ -158,7 +158,7 @@ type Edge struct {
 	inlets        inlets
 	limits        Limits
 	log           *slog.Logger
-	gate          gate
+	places        places
 	servers       servers
 }
 
@@ -181,7 +181,7 @@ func New(cfg Config) (*Edge, error) {
 	}
 	e := &Edge{worker: cfg.Worker, keys: newKeys(cfg.Key, cfg.NextKey), agents: cfg.ListAgents, apps: cfg.Apps, desk: cfg.Desk, jobs: cfg.Jobs, registrations: newRegistrations(), limits: limits, log: cfg.Log,
 		hosts: make(map[string]bool), origins: make(map[string]bool)}
-	e.gate.limit, e.gate.ending = limits.InFlight, make(chan struct{})
+	e.places.limit, e.places.ending = limits.InFlight, make(chan struct{})
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}

@@ -132,6 +132,25 @@ func (x *exchange) do(w *Work, read func(w *Work) *Refusal, deliver func(w *Work
 	})
 }
 
+// inside reads the body for then, which has a place among the requests in work while
+// it runs. The body has at most so many bytes.
+func (x *exchange) inside(w *Work, most int64, then func() *Refusal) *Refusal {
+	w.ID, w.App, x.work = x.id, x.app, w
+	place := x.edge.places.enter(time.Now(), func() { x.rc.SetReadDeadline(longAgo) })
+	if place == nil {
+		return Refuse(Overloaded, "the edge works on as many requests as it may: try again")
+	}
+	defer place.leave()
+	refusal := x.readBody(w, most)
+	if !place.arrived() {
+		return Refuse(Overloaded, "the body came slowly, and others waited for the place: try again")
+	}
+	if refusal != nil {
+		return refusal
+	}
+	return then()
+}
+
 // run has the worker answer.
 func (x *exchange) run(w *Work, put walk.Deliver) {
 	ctx := x.r.Context()

@@ -72,25 +72,6 @@ func refusalOf(err error) *Refusal {
 	return &Refusal{Code: f.code, Message: f.detail.Message, RetryAfter: f.retry}
 }
 
-// inside runs a handler of a route that reads a body and does no work: it has a
-// place among the requests in work, and at most so many bytes.
-func (x *exchange) inside(w *Work, most int64, then func() *Refusal) *Refusal {
-	w.ID, w.App, x.work = x.id, x.app, w
-	place := x.edge.gate.enter(time.Now(), func() { x.rc.SetReadDeadline(longAgo) })
-	if place == nil {
-		return Refuse(Overloaded, "the edge works on as many requests as it may: try again")
-	}
-	defer place.leave()
-	refusal := x.readBody(w, most)
-	if !place.arrived() {
-		return Refuse(Overloaded, "the body came slowly, and others waited for the place: try again")
-	}
-	if refusal != nil {
-		return refusal
-	}
-	return then()
-}
-
 // readInlet checks the body of an inlet: a chat completion request whose model may
 // be left out, and how to choose.
 func readInlet(w *Work, l Limits) error {

@@ -136,7 +136,7 @@ func (x *exchange) watchJobs(id string) *Refusal {
 		select {
 		case <-x.r.Context().Done():
 			return nil
-		case <-x.edge.gate.ending:
+		case <-x.edge.places.ending:
 			return nil
 		case <-silence.C:
 			err = x.write(keepAliveMsg)
@@ -177,7 +177,7 @@ func (x *exchange) claimJobs(id string) *Refusal {
 	defer close(done)
 	go func() { // ends with the call
 		select {
-		case <-x.edge.gate.ending:
+		case <-x.edge.places.ending:
 			cancel()
 		case <-done:
 		}

@@ -230,7 +230,7 @@ func (x *exchange) getHealth(string) *Refusal { return x.reply(http.StatusOK, He
 
 // getReadiness serves GET /readyz.
 func (x *exchange) getReadiness(string) *Refusal {
-	if x.edge.gate.closing() {
+	if x.edge.places.closing() {
 		return Refuse(Overloaded, "the device is shutting down")
 	}
 	ready := Health{Status: "ready"}

@@ -83,7 +83,7 @@ func (s *servers) add(srv *http.Server, cancel context.CancelFunc) bool {
 // and waits for those in work. When ctx ends first, it cuts them: their contexts
 // end, and it waits 5 s more. Calling it again is harmless.
 func (e *Edge) Shutdown(ctx context.Context) error {
-	e.gate.close()
+	e.places.close()
 	e.servers.mu.Lock()
 	e.servers.closed = true
 	list, cancel := e.servers.list, e.servers.cancel
@@ -98,7 +98,7 @@ func (e *Edge) Shutdown(ctx context.Context) error {
 	}
 	wg.Wait()
 	select {
-	case <-e.gate.idle():
+	case <-e.places.idle():
 	case <-ctx.Done():
 	}
 	for _, c := range cancel {
@@ -107,9 +107,9 @@ func (e *Edge) Shutdown(ctx context.Context) error {
 	timer := time.NewTimer(closeGrace)
 	defer timer.Stop()
 	select {
-	case <-e.gate.idle():
+	case <-e.places.idle():
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("edge: %d requests did not end within %s of being cut", e.gate.inside(), closeGrace)
+		return fmt.Errorf("edge: %d requests did not end within %s of being cut", e.places.inside(), closeGrace)
 	}
 }

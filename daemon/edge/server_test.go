@@ -126,8 +126,8 @@ func TestSlowBodiesKeepNobodyOut(t *testing.T) {
 		}
 		slow.Close()
 		synctest.Wait()
-		if n := r.edge.gate.inside(); n != 0 || r.edge.gate.reading.Len() != 0 {
-			t.Errorf("%d places still taken, %d bodies still read", n, r.edge.gate.reading.Len())
+		if n := r.edge.places.inside(); n != 0 || r.edge.places.reading.Len() != 0 {
+			t.Errorf("%d places still taken, %d bodies still read", n, r.edge.places.reading.Len())
 		}
 	})
 }
@@ -330,11 +330,11 @@ func TestThousandAborts(t *testing.T) {
 		if n := inside.Load(); n != 0 {
 			t.Errorf("%d workers still run", n)
 		}
-		r.edge.gate.mu.Lock()
-		if r.edge.gate.n != 0 {
-			t.Errorf("%d places still taken", r.edge.gate.n)
+		r.edge.places.mu.Lock()
+		if r.edge.places.n != 0 {
+			t.Errorf("%d places still taken", r.edge.places.n)
 		}
-		r.edge.gate.mu.Unlock()
+		r.edge.places.mu.Unlock()
 		r.close()
 	})
 }

@@ -10,10 +10,10 @@ import (
 // else is kept out by that.
 const slowBody = time.Second
 
-// gate counts the requests in work and holds them to a limit. Where all places are taken,
-// the one is given on whose body has been arriving longest: callers that send a byte a second
-// keep nobody out.
-type gate struct {
+// places are what requests in work have, at most so many at once. Where all are taken, that
+// of the request whose body has been arriving longest is given on: callers that send a byte
+// a second keep nobody out.
+type places struct {
 	mu      sync.Mutex
 	limit   int
 	n       int
@@ -25,7 +25,7 @@ type gate struct {
 
 // place is one request in work.
 type place struct {
-	gate  *gate
+	of    *places
 	at    *list.Element // in reading; nil once the body arrived
 	began time.Time
 	cut   func() // ends the reading of the body; it does not wait
@@ -33,25 +33,25 @@ type place struct {
 }
 
 // enter takes a place for a request whose body is still to come, nil when there is none.
-func (g *gate) enter(now time.Time, cut func()) *place {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
+func (s *places) enter(now time.Time, cut func()) *place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return nil
 	}
-	p := &place{gate: g, began: now, cut: cut}
-	if g.n < g.limit {
-		g.n++
-	} else if !g.evict(now) {
+	p := &place{of: s, began: now, cut: cut}
+	if s.n < s.limit {
+		s.n++
+	} else if !s.evict(now) {
 		return nil
 	}
-	p.at = g.reading.PushBack(p)
+	p.at = s.reading.PushBack(p)
 	return p
 }
 
 // evict frees the place of the slowest body, if there is one.
-func (g *gate) evict(now time.Time) bool {
-	front := g.reading.Front()
+func (s *places) evict(now time.Time) bool {
+	front := s.reading.Front()
 	if front == nil {
 		return false
 	}
@@ -59,7 +59,7 @@ func (g *gate) evict(now time.Time) bool {
 	if now.Sub(slowest.began) < slowBody {
 		return false
 	}
-	g.reading.Remove(front)
+	s.reading.Remove(front)
 	slowest.at, slowest.lost = nil, true
 	slowest.cut()
 	return true
@@ -67,10 +67,10 @@ func (g *gate) evict(now time.Time) bool {
 
 // arrived says that the body is there; false where the place was lost meanwhile.
 func (p *place) arrived() bool {
-	p.gate.mu.Lock()
-	defer p.gate.mu.Unlock()
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
 	if p.at != nil {
-		p.gate.reading.Remove(p.at)
+		p.of.reading.Remove(p.at)
 		p.at = nil
 	}
 	return !p.lost
@@ -78,50 +78,50 @@ func (p *place) arrived() bool {
 
 // leave gives a place back.
 func (p *place) leave() {
-	g := p.gate
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	s := p.of
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if p.at != nil {
-		g.reading.Remove(p.at)
+		s.reading.Remove(p.at)
 		p.at = nil
 	}
 	if p.lost {
 		return
 	}
-	if g.n--; g.n == 0 && g.closed {
-		close(g.empty)
+	if s.n--; s.n == 0 && s.closed {
+		close(s.empty)
 	}
 }
 
 // close lets nobody in any more.
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
+func (s *places) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return
 	}
-	g.closed, g.empty = true, make(chan struct{})
-	close(g.ending)
-	if g.n == 0 {
-		close(g.empty)
+	s.closed, s.empty = true, make(chan struct{})
+	close(s.ending)
+	if s.n == 0 {
+		close(s.empty)
 	}
 }
 
-// idle is closed once a closed gate is empty.
-func (g *gate) idle() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.empty
+// idle is closed once the last request left, after close.
+func (s *places) idle() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.empty
 }
 
-func (g *gate) closing() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.closed
+func (s *places) closing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
-func (g *gate) inside() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.n
+func (s *places) inside() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n
 }
