@@ -151,6 +151,9 @@ func (d *didCommand) node() (identities, chain.Key, error) {
 	return i, key, err
 }
 
+// nextStart is what is left to do where a node goes by another name.
+const nextStart = "receipts are signed as it when this node starts again"
+
 // shown is what these commands print.
 type shown struct {
 	Key     string `json:"key"` // the node's did:key
@@ -160,12 +163,13 @@ type shown struct {
 	Log     string `json:"log,omitempty"`     // where it lies
 	Keys    string `json:"keys,omitempty"`    // where the keys of its entries lie
 	Ended   bool   `json:"deactivated,omitempty"`
+	Next    string `json:"next,omitempty"` // what is left to do
 }
 
 func (d *didCommand) print(s shown) error {
 	return d.app.print(s, func(w io.Writer) {
 		fmt.Fprintln(w, "key     ", s.Key)
-		for _, line := range [][2]string{{"did     ", s.DID}, {"version ", s.Version}, {"address ", s.Address}, {"log     ", s.Log}, {"keys    ", s.Keys}} {
+		for _, line := range [][2]string{{"did     ", s.DID}, {"version ", s.Version}, {"address ", s.Address}, {"log     ", s.Log}, {"keys    ", s.Keys}, {"next    ", s.Next}} {
 			if line[1] != "" {
 				fmt.Fprintln(w, line[0], line[1])
 			}
@@ -229,7 +233,7 @@ back to the key's own name.`,
 				if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 					return err
 				}
-				return d.print(shown{Key: key.DID()})
+				return d.print(shown{Key: key.DID(), Next: nextStart})
 			}
 			var r did.Resolution
 			var log []byte
@@ -261,7 +265,7 @@ back to the key's own name.`,
 			if err != nil {
 				return err
 			}
-			return d.print(shown{Key: key.DID(), DID: r.DID, Version: r.VersionID})
+			return d.print(shown{Key: key.DID(), DID: r.DID, Version: r.VersionID, Next: nextStart})
 		},
 	}
 }
@@ -282,9 +286,9 @@ func (d *didCommand) look(ctx context.Context, i identities, name string) (did.R
 	return did.Resolve(ctx, i.shelf.Before(fetch.New(fetch.Options{})), name, did.Want{}, time.Now())
 }
 
-// likeDID refuses what is no DID at a glance: another argument, say.
+// likeDID refuses what is none of the known DIDs at a glance: another argument, say.
 func likeDID(s string) error {
-	if strings.HasPrefix(s, "did:") {
+	if strings.HasPrefix(s, "did:key:") || strings.HasPrefix(s, "did:webvh:") {
 		return nil
 	}
 	return usage("invalid DID %q: want did:webvh:… or did:key:…", chain.Clip(s))

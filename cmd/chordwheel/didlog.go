@@ -136,8 +136,16 @@ entry ahead; keep their file safe, and away from here if you can.`,
 // is the node's own.
 func (d *didCommand) begin(i identities, own chain.Key, n did.New) error {
 	mine := chain.DIDKey(n.Sign) == own.DID()
-	if name, err := i.name(); err != nil || mine && name != "" {
-		return errors.Join(err, fmt.Errorf("this node goes by %s already; chordwheel did deactivate ends it, chordwheel did use %s leaves it", name, own.DID()))
+	if name, err := i.name(); err != nil {
+		return err
+	} else if mine && name != "" {
+		how := "already; chordwheel did deactivate ends it,"
+		if log, err := i.shelf.Get(name); err == nil {
+			if r, err := did.Verify(log, nil, name, did.Want{}, time.Now()); err == nil && r.Deactivated {
+				how = "still, which was deactivated;"
+			}
+		}
+		return fmt.Errorf("this node goes by %s %s chordwheel did use %s leaves it", name, how, own.DID())
 	}
 	var keys updateKeys
 	first, err := keys.add()
@@ -172,7 +180,11 @@ func (d *didCommand) begin(i identities, own chain.Key, n did.New) error {
 			return err
 		}
 	}
-	return d.finish(i, own, name, log, file)
+	left := "serve the log at the address (chordwheel did export DIRECTORY writes it for a web server); " + nextStart
+	if !mine {
+		left = "serve the log at the address; where that key is: chordwheel did use " + name
+	}
+	return d.finish(i, own, name, log, file, left)
 }
 
 // vacant fails if a log lies where that of a new DID would: of one that is in force, or that cannot
@@ -197,12 +209,12 @@ func (i identities) vacant(name string) error {
 	return fmt.Errorf("the log of %s lies there already (%s): give another address, or end that name with chordwheel did deactivate", other, path)
 }
 
-func (d *didCommand) finish(i identities, own chain.Key, name string, log []byte, file string) error {
+func (d *didCommand) finish(i identities, own chain.Key, name string, log []byte, file, next string) error {
 	s, err := i.describe(own, name, log)
 	if err != nil {
 		return err
 	}
-	s.Keys = file
+	s.Keys, s.Next = file, next
 	return d.print(s)
 }
 
@@ -232,8 +244,14 @@ func (d *didCommand) changeAlone(i identities, own chain.Key, args []string, c d
 	if err != nil {
 		return err
 	}
-	if err := d.nextSecond(name, log); err != nil {
+	r, err := d.nextSecond(name, log)
+	switch {
+	case err != nil:
 		return err
+	case r.Deactivated:
+		return fmt.Errorf("%s was deactivated: no entry can follow", r.DID)
+	case c.Place != "" && !r.Portable:
+		return fmt.Errorf("%s cannot move: only one that was made with --portable can", r.DID)
 	}
 	candidates := keys.Seeds
 	if !c.Deactivate {
@@ -252,7 +270,7 @@ func (d *didCommand) changeAlone(i identities, own chain.Key, args []string, c d
 		}
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; the keys that were tried are those in %s", err, file)
 	}
 	keys.trim(at)
 	if err := keys.write(file); err != nil { // before the log, which commits to the newest of them
@@ -261,20 +279,35 @@ func (d *didCommand) changeAlone(i identities, own chain.Key, args []string, c d
 	if name, err = d.keep(i, name, longer); err != nil {
 		return err
 	}
-	return d.finish(i, own, name, longer, file)
+	return d.finish(i, own, name, longer, file, i.left(own, name, longer))
 }
 
-// nextSecond waits until an entry can follow: times in a log count in seconds, and no
+// left says what is to be done after a change: the log is served as it was, and a node
+// whose name does not list its key any more would not start.
+func (i identities) left(own chain.Key, name string, log []byte) string {
+	next := "serve the log anew at the address, where a web server has a copy of it"
+	goesBy, err := i.name()
+	if err != nil || goesBy != name {
+		return next
+	}
+	r, err := did.Verify(log, nil, name, did.Want{}, time.Now())
+	if err == nil && lists(r, own) != nil {
+		next += "; before this node starts again: chordwheel did use " + own.DID()
+	}
+	return next
+}
+
+// nextSecond waits until an entry can follow what the log says: times in a log count in seconds, and no
 // two entries have the same.
-func (d *didCommand) nextSecond(name string, log []byte) error {
+func (d *didCommand) nextSecond(name string, log []byte) (did.Resolution, error) {
 	r, err := did.Verify(log, nil, name, did.Want{}, time.Now())
 	if err != nil {
-		return err
+		return r, err
 	}
 	if wait := time.Until(r.Updated.Add(time.Second)); wait > 0 && wait <= 2*time.Second {
 		time.Sleep(wait)
 	}
-	return nil
+	return r, nil
 }
 
 // keep puts a log that has grown where it is served: under the name that it has now, and
