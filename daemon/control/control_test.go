@@ -174,9 +174,11 @@ func TestARefusedJoinIsToldFromOneThatReachedNobody(t *testing.T) {
 func TestTheAdminListenerChangesNothing(t *testing.T) {
 	until := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	d := &device{status: control.Status{Name: `<script>alert(1)</script>`, Problems: []string{"the hub is out of reach"},
-		Chains:  []control.ChainSummary{{Scope: "workspace:home", Primitive: "llm.chat", Seq: 7, Expires: until}},
-		Resting: []control.Resting{{Option: "alpha/small", Why: chain.Status, Until: until}},
-		Foreign: control.Foreign{Answered: 4, Refused: map[string]uint64{"busy": 3}, Sharing: []control.Sharing{{Scope: "workspace:home", Why: "sharing is paused", Jobs: 8}}}}}
+		Chains:   []control.ChainSummary{{Scope: "workspace:home", Primitive: "llm.chat", Seq: 7, Expires: until}},
+		Receipts: &control.Receipts{Sent: 5, Waiting: 2, Oldest: &until, LastError: "connection refused", Writable: true},
+		Gating:   &control.Gating{Mode: "enforce", Allowed: 9, Denied: 6, Tokenless: 1, Snapshot: &control.Snapshot{Registry: "hub", Source: "last-good", FetchedAt: &until, Agents: 3}},
+		Resting:  []control.Resting{{Option: "alpha/small", Why: chain.Status, Until: until}},
+		Foreign:  control.Foreign{Answered: 4, Refused: map[string]uint64{"busy": 3}, Sharing: []control.Sharing{{Scope: "workspace:home", Why: "sharing is paused", Jobs: 8}}}}}
 	guarded := 0
 	h := control.Admin(d, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded++; next.ServeHTTP(w, r) })
@@ -186,6 +188,7 @@ func TestTheAdminListenerChangesNothing(t *testing.T) {
 		t.Errorf("%d; a device's name is not markup", status)
 	}
 	for _, want := range []string{"the hub is out of reach", "workspace:home", "alpha/small", "2030-01-02 03:04:05Z", "4 answered", "3 refused: busy", "sharing is paused",
+		"5 sent · 2 waiting for the ledger, the oldest for", "connection refused", "enforce · 9 allowed · 6 denied, 1 of them without a token", "agents: 3 · heard", "the hub's, last-good",
 		"in contact", "direct, quic-v1", "no: declines", "it answers faster here", "beta/small"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not show %q", want)
