@@ -79,9 +79,9 @@ func (n *Network) Judge() {
 	}
 	n.judgeHub(add)
 	if len(n.Listen) == 0 {
-		add("this device listens nowhere, so no other device can call it", "name an address under listen: in its config.yaml, such as /ip4/0.0.0.0/tcp/7411, and start it again")
+		add("this device listens nowhere, so no other device can call it", "name an address under listen: in its config.yaml, such as /ip4/0.0.0.0/tcp/7412, and start it again")
 	} else if n.Within {
-		add("this device listens on this machine only, so devices elsewhere cannot call it", "for a mesh of several machines set listen: [/ip4/0.0.0.0/tcp/7411, /ip4/0.0.0.0/udp/7411/quic-v1] in its config.yaml, or start up with --lan")
+		add("this device listens on this machine only, so devices elsewhere cannot call it", "for a mesh of several machines set listen: [/ip4/0.0.0.0/tcp/7412, /ip4/0.0.0.0/udp/7412/quic-v1] in its config.yaml, or start up with --lan")
 	}
 	if !n.Within && !n.Multicast.On {
 		next := "name other devices under peers: in config.yaml; the hub tells of them, too"
