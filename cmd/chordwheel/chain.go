@@ -275,11 +275,7 @@ func (a *app) pinned(mesh, signer string) (chain.Trust, error) {
 		}
 		return chain.Trust{Mesh: chain.MeshID(mesh), Orchestrator: peer}, nil
 	}
-	dirs, err := a.deviceDirs()
-	if err != nil {
-		return chain.Trust{}, err
-	}
-	dir, err := existing(dirs)
+	dir, err := a.deviceDir()
 	if err != nil {
 		return chain.Trust{}, fmt.Errorf("%w, or name the pin with --mesh and --orchestrator", err)
 	}

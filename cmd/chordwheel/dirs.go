@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/chordwheel/chordwheel/orchestrator/authority"
 )
 
 // Names below the data directory of `up`: the hub's, and the first device's.
@@ -59,6 +61,23 @@ func (a *app) nodeDirs(kind, inUp string) ([]string, error) {
 		return nil, err
 	}
 	return []string{filepath.Join(up, inUp), own}, nil
+}
+
+// deviceDir gives the data directory of the device that a command means, for those that
+// read its files, also while it does not run.
+func (a *app) deviceDir() (string, error) {
+	dirs, err := a.deviceDirs()
+	if err != nil {
+		return "", err
+	}
+	dir, err := existing(dirs)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Lstat(filepath.Join(dir, authority.CertificateFile)); err == nil {
+		return "", usage("%s is the data directory of a hub, and this command is about a device: name the data directory of one with --dir", dir)
+	}
+	return dir, nil
 }
 
 // existing gives the first of dirs that is a node's, for commands that work

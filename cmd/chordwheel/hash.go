@@ -21,12 +21,12 @@ func (a *app) hash() *cobra.Command {
 		Short: "Make the hashes that receipts have, for auditors",
 		Long: `Whoever has the text of a request or an answer can make the hashes that its
 receipt has. Text comes from a FILE or from standard input.`,
-		Example: "  chordwheel hash request < body.json\n  chordwheel hash text answer.txt",
+		Example: "  chordwheel hash request < body.json\n  chordwheel hash completion answer.json\n  chordwheel hash text answer.txt",
 		Args:    verb,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	kind := func(use, short string, of func([]byte) (string, error)) *cobra.Command {
-		return &cobra.Command{Use: use + " [FILE]", Short: short, Example: "  chordwheel hash " + use + " body.json", Args: cobra.MaximumNArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+	kind := func(use, file, short string, of func([]byte) (string, error)) *cobra.Command {
+		return &cobra.Command{Use: use + " [FILE]", Short: short, Example: "  chordwheel hash " + use + " " + file, Args: cobra.MaximumNArgs(1), RunE: func(_ *cobra.Command, args []string) error {
 			in := a.in
 			if len(args) > 0 && args[0] != "-" {
 				f, err := os.Open(args[0])
@@ -51,10 +51,10 @@ receipt has. Text comes from a FILE or from standard input.`,
 		}}
 	}
 	c.AddCommand(
-		kind("request", "Hash a request's body", receipt.RequestHash),
-		kind("text", "Hash the text of an answer", func(b []byte) (string, error) { return receipt.ResponseHash(string(b), nil), nil }),
-		kind("completion", "Hash a chat completion, plain or streamed, as the edge gave it", completionHash),
-		kind("output", "Hash the output of other work, its JSON", func(b []byte) (string, error) { return receipt.OutputHash(b), nil }),
+		kind("request", "body.json", "Hash a request's body", receipt.RequestHash),
+		kind("text", "answer.txt", "Hash the text of an answer", func(b []byte) (string, error) { return receipt.ResponseHash(string(b), nil), nil }),
+		kind("completion", "answer.json", "Hash a chat completion, plain or streamed, as the edge gave it", completionHash),
+		kind("output", "output.json", "Hash the output of other work, its JSON", func(b []byte) (string, error) { return receipt.OutputHash(b), nil }),
 	)
 	return c
 }
@@ -62,6 +62,10 @@ receipt has. Text comes from a FILE or from standard input.`,
 // completionHash hashes a chat completion, or the events of one.
 func completionHash(b []byte) (string, error) {
 	if json.Valid(b) {
+		var is struct{ Choices, Error json.RawMessage }
+		if json.Unmarshal(b, &is) != nil || is.Choices == nil && is.Error == nil {
+			return "", errors.New("that is no chat completion: it has no choices; for a request's body: chordwheel hash request, for other work: chordwheel hash output")
+		}
 		r := receipt.NewResponse(chain.LLMChat, false)
 		r.Add(b)
 		return r.Hash(), nil

@@ -37,6 +37,9 @@ hours unless told otherwise.`,
 			if uses < 1 {
 				return usage("--uses must be 1 or more, is %d", uses)
 			}
+			if ttl <= 0 {
+				return usage("--ttl must be above 0, such as 24h, is %s", ttl)
+			}
 			n, err := a.hubNode(c.Context())
 			if err != nil {
 				return err

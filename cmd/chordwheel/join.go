@@ -35,12 +35,19 @@ stand in CHORDWHEEL_INVITE, or come on standard input where the argument is "-".
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), joinPatience)
 			defer cancel()
-			s, err := a.joinRunning(ctx, text)
+			s, running, err := a.joinDevice(ctx, text)
 			if err != nil {
 				return err
 			}
 			return a.print(s.Hub, func(w io.Writer) {
 				fmt.Fprintf(w, "joined mesh %s as %s; scopes: %s\n", s.Hub.Mesh, s.Name, join(s.Hub.Scopes))
+				if !running {
+					command := "chordwheel daemon"
+					if a.dir != "" {
+						command += " --dir " + a.dir
+					}
+					fmt.Fprintln(w, "start the device with:", command)
+				}
 			})
 		},
 	}
@@ -64,39 +71,37 @@ func (a *app) invitation(args []string) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// joinRunning joins through the running daemon if there is one, else in this
-// process.
-func (a *app) joinRunning(ctx context.Context, text string) (control.Status, error) {
-	var s control.Status
+// joinDevice joins through the running daemon if there is one, else in this process.
+func (a *app) joinDevice(ctx context.Context, text string) (s control.Status, running bool, err error) {
 	o, err := a.deviceOptions()
 	if err != nil {
-		return s, err
+		return s, false, err
 	}
 	n, err := reach(ctx, "device", []string{o.dir})
 	var no *exit
 	switch {
 	case err == nil:
-		return s, n.call(ctx, http.MethodPost, "/api/v1/join", map[string]string{"invitation": text}, &s)
+		return s, true, n.call(ctx, http.MethodPost, "/api/v1/join", map[string]string{"invitation": text}, &s)
 	case errors.As(err, &no) && no.code != exitUnreachable:
-		return s, err
+		return s, false, err
 	}
 	if err := checkInvitation(text); err != nil {
-		return s, err
+		return s, false, err
 	}
 	o.config.Listen, o.outside, o.config.MDNS = nil, nil, false // nobody needs to find a device that leaves at once
 	d, err := openDevice(o)
 	if errors.Is(err, datadir.ErrLocked) {
-		return s, fmt.Errorf("%w; it does not answer on its control socket", err)
+		return s, false, fmt.Errorf("%w; it does not answer on its control socket", err)
 	}
 	if err != nil {
-		return s, err
+		return s, false, err
 	}
 	if err = d.Daemon.Start(ctx); err == nil {
 		if err = d.Join(ctx, text); err == nil {
 			s = d.Status()
 		}
 	}
-	return s, errors.Join(joinError(err), d.close())
+	return s, false, errors.Join(joinError(err), d.close())
 }
 
 // checkInvitation refuses what can only fail, before a data directory is made

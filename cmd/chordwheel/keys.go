@@ -116,11 +116,7 @@ func (a *app) keysSet(ctx context.Context, name string) error {
 // ring opens the key ring of the device that the command means. It needs no
 // running daemon and takes no lock on the directory.
 func (a *app) ring() (*keyring.Ring, error) {
-	dirs, err := a.deviceDirs()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := existing(dirs)
+	dir, err := a.deviceDir()
 	if err != nil {
 		return nil, err
 	}
@@ -170,11 +166,7 @@ func (a *app) key() *cobra.Command {
 		Example: `  curl -H "Authorization: Bearer $(chordwheel key)" http://127.0.0.1:7420/v1/models`,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			dirs, err := a.deviceDirs()
-			if err != nil {
-				return err
-			}
-			dir, err := existing(dirs)
+			dir, err := a.deviceDir()
 			if err != nil {
 				return err
 			}

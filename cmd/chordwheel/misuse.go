@@ -36,6 +36,10 @@ func wrongArguments(c *cobra.Command, args []string, err error) error {
 
 // wrongFlag says what a flag's value should have been.
 func wrongFlag(err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "" { // a token, or an id of somebody else's
+		return fmt.Errorf("%w; an argument that begins with a dash goes behind --", err)
+	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
 		return err

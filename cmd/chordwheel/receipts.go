@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,7 +66,13 @@ func (a *app) receiptsList() *cobra.Command {
 			lines = append(lines, s.Line)
 			rows = append(rows, []string{s.TransactionID, s.ResponseAt.Local().Format(time.DateTime), s.Capability, string(s.Status), shortDID(s.AgentDID)})
 		}
-		return a.print(lines, func(w io.Writer) { a.rows(w, []string{"transaction", "ended", "capability", "status", "agent"}, rows) })
+		return a.print(lines, func(w io.Writer) {
+			if len(rows) == 0 {
+				fmt.Fprintln(w, "there are no receipts yet; each request leaves one, such as: chordwheel chat hello")
+				return
+			}
+			a.rows(w, []string{"transaction", "ended", "capability", "status", "agent"}, rows)
+		})
 	}}
 	c.Flags().IntVar(&limit, "limit", 20, "how many `N` at most")
 	return c
@@ -178,7 +185,7 @@ func (a *app) kept(transaction string) ([]receipt.Signed, error) {
 // lines reads the receipts of this device: all, or those of a transaction; and the lines
 // that are none any more, whose transaction nobody knows.
 func (a *app) lines(transaction string) (all []receipt.Signed, damaged [][]byte, err error) {
-	dir, err := a.ownDir()
+	dir, err := a.deviceDir()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -207,14 +214,6 @@ func (a *app) lines(transaction string) (all []receipt.Signed, damaged [][]byte,
 	return all, damaged, err
 }
 
-func (a *app) ownDir() (string, error) {
-	dirs, err := a.deviceDirs()
-	if err != nil {
-		return "", err
-	}
-	return existing(dirs)
-}
-
 // verification is one run of `receipts verify`.
 type verification struct {
 	*app
@@ -235,7 +234,7 @@ func (v *verification) auditor() (*audit.Auditor, error) {
 	if v.offline {
 		documents = nobody{}
 	}
-	if dir, err := v.ownDir(); err == nil {
+	if dir, err := v.deviceDir(); err == nil {
 		documents = identitiesIn(dir).shelf.Before(documents)
 	}
 	auditor := &audit.Auditor{Origin: v.origin, Resolve: func(ctx context.Context, name string) ([]ed25519.PublicKey, error) {
@@ -253,7 +252,7 @@ func (v *verification) auditor() (*audit.Auditor, error) {
 		auditor.Key = key
 		return auditor, nil
 	}
-	dir, err := v.ownDir()
+	dir, err := v.deviceDir()
 	if err != nil {
 		return nil, fmt.Errorf("%w; or name a ledger with --origin and --ledger-did", err)
 	}
@@ -320,7 +319,11 @@ func (v *verification) run(ctx context.Context, what string) error {
 		return err
 	}
 	if wrong > 0 {
-		return fmt.Errorf("%d of %s did not verify", wrong, count(len(findings), "receipt"))
+		err := fmt.Errorf("%d of %s did not verify", wrong, count(len(findings), "receipt"))
+		if slices.ContainsFunc(findings, func(f audit.Finding) bool { return f.Inclusion == audit.ErrNotFound.Error() }) {
+			err = fmt.Errorf("%w; one that was made just now may still be on its way: chordwheel status says how many wait", err)
+		}
+		return err
 	}
 	return keep(newest)
 }
@@ -405,7 +408,7 @@ func (v *verification) seen() (seen audit.Seen, keep func(audit.Finding) error, 
 	if v.did != "" {
 		return seen, keep, nil
 	}
-	dir, err := v.ownDir()
+	dir, err := v.deviceDir()
 	if err != nil {
 		return seen, keep, err
 	}
