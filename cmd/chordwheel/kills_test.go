@@ -134,7 +134,7 @@ func TestReceiptsSurviveKills(t *testing.T) {
 		}
 	}
 	// All that the spool has was taken, each once: the log has as many leaves.
-	found, code := findings(t, "--dir", w.deviceDir)
+	found, code := findingsWithin(t, patience+time.Duration(kills)*time.Second, "--dir", w.deviceDir)
 	if code != 0 || len(found) == 0 {
 		t.Fatalf("verify ended with %d, %d findings", code, len(found))
 	}

@@ -143,7 +143,12 @@ func (p *process) kill() {
 // command runs one command to its end.
 func command(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	return commandWithin(t, patience, args...)
+}
+
+func commandWithin(t *testing.T, limit time.Duration, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	c := program(t, args...)
 	cmd := exec.CommandContext(ctx, c.Path, c.Args[1:]...)

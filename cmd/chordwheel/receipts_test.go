@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/daemon/adapter/providertest"
@@ -21,7 +22,12 @@ import (
 // findings runs `receipts verify` and gives what it found.
 func findings(t *testing.T, args ...string) (all []audit.Finding, code int) {
 	t.Helper()
-	out, _, code := command(t, append([]string{"receipts", "verify", "--json"}, args...)...)
+	return findingsWithin(t, patience, args...)
+}
+
+func findingsWithin(t *testing.T, limit time.Duration, args ...string) (all []audit.Finding, code int) {
+	t.Helper()
+	out, _, code := commandWithin(t, limit, append([]string{"receipts", "verify", "--json"}, args...)...)
 	if out != "" {
 		if err := json.Unmarshal([]byte(out), &all); err != nil {
 			t.Fatalf("%v: %q", err, out)
