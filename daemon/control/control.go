@@ -300,11 +300,11 @@ func known(mux *http.ServeMux) http.Handler {
 			other.Method = http.MethodGet // all that there is
 			if _, pattern := mux.Handler(other); pattern != "" {
 				w.Header().Set("Allow", http.MethodGet)
-				failService(w, http.StatusMethodNotAllowed, errorShape{Code: "method_not_allowed", Type: "invalid_request_error", Message: "want GET"})
+				fail(w, http.StatusMethodNotAllowed, "want GET")
 				return
 			}
 		}
-		failService(w, http.StatusNotFound, errorShape{Code: "not_found", Type: "invalid_request_error", Message: "there is nothing at this path"})
+		fail(w, http.StatusNotFound, "there is nothing at this path")
 	})
 }
 
@@ -359,23 +359,4 @@ func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	_ = json.NewEncoder(w).Encode(v) // the reader left: nothing to be done
-}
-
-// kinds are code and type of a status, in the words of the edge's errors where it has
-// that status.
-var kinds = map[int]errorShape{
-	http.StatusBadRequest:          {Code: "invalid_request", Type: "invalid_request_error"},
-	http.StatusForbidden:           {Code: "forbidden", Type: "permission_error"},
-	http.StatusNotFound:            {Code: "not_found", Type: "invalid_request_error"},
-	http.StatusUnprocessableEntity: {Code: "invalid_request", Type: "invalid_request_error"},
-	http.StatusBadGateway:          {Code: "upstream_error", Type: "upstream_error"},
-}
-
-func fail(w http.ResponseWriter, status int, message string) {
-	e, ok := kinds[status]
-	if !ok {
-		e = errorShape{Code: "internal_error", Type: "server_error"}
-	}
-	e.Message = message
-	failService(w, status, e)
 }

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -51,14 +50,6 @@ type TokenVerdict struct {
 	Standing     string     `json:"standing,omitempty"` // of the agent, in the snapshot
 }
 
-// errorShape is an error of the routes below /admin/, as of the edge.
-type errorShape struct {
-	Message   string `json:"message"`
-	Type      string `json:"type"`
-	Code      string `json:"code"`
-	RequestID string `json:"request_id"`
-}
-
 // Service serves the routes below /admin/ for the owner's tools, who show the
 // service token: openapi.yaml describes them. An empty token lets nobody in.
 func Service(d Device, token chain.Secret) http.Handler {
@@ -68,7 +59,7 @@ func Service(d Device, token chain.Secret) http.Handler {
 		got := sha256.Sum256([]byte(shown))
 		if token == "" || len(r.Header["Authorization"]) != 1 || !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			failService(w, http.StatusUnauthorized, errorShape{Code: "unauthorized", Type: "authentication_error", Message: "want \"Bearer \" and the service token: ORCH_ADMIN_TOKEN, or admin.token in the data directory"})
+			fail(w, http.StatusUnauthorized, "want \"Bearer \" and the service token: ORCH_ADMIN_TOKEN, or admin.token in the data directory")
 			return
 		}
 		var allow string
@@ -79,12 +70,12 @@ func Service(d Device, token chain.Secret) http.Handler {
 		case "/admin/spool":
 			allow, serve = http.MethodGet, showSpool
 		default:
-			failService(w, http.StatusNotFound, errorShape{Code: "not_found", Type: "invalid_request_error", Message: "there is nothing at this path"})
+			fail(w, http.StatusNotFound, "there is nothing at this path")
 			return
 		}
 		if r.Method != allow {
 			w.Header().Set("Allow", allow)
-			failService(w, http.StatusMethodNotAllowed, errorShape{Code: "method_not_allowed", Type: "invalid_request_error", Message: "want " + allow})
+			fail(w, http.StatusMethodNotAllowed, "want "+allow)
 			return
 		}
 		serve(w, r, d)
@@ -94,7 +85,7 @@ func Service(d Device, token chain.Secret) http.Handler {
 // refreshSnapshot asks the registry now and tells what is known then.
 func refreshSnapshot(w http.ResponseWriter, r *http.Request, d Device) {
 	if err := d.Refresh(r.Context()); err != nil {
-		failService(w, http.StatusBadGateway, errorShape{Code: "upstream_error", Type: "upstream_error", Message: chain.ClipTo(err.Error(), 512)})
+		fail(w, http.StatusBadGateway, chain.ClipTo(err.Error(), 512))
 		return
 	}
 	var s *Snapshot
@@ -107,19 +98,10 @@ func refreshSnapshot(w http.ResponseWriter, r *http.Request, d Device) {
 func showSpool(w http.ResponseWriter, _ *http.Request, d Device) {
 	s := d.Status().Receipts
 	if s == nil {
-		failService(w, http.StatusNotFound, errorShape{Code: "not_found", Type: "invalid_request_error", Message: "this device keeps no receipts"})
+		fail(w, http.StatusNotFound, "this device keeps no receipts")
 		return
 	}
 	answer(w, s)
-}
-
-func failService(w http.ResponseWriter, status int, e errorShape) {
-	e.RequestID = "req-" + rand.Text()
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Chordwheel-Request-Id", e.RequestID)
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]errorShape{"error": e})
 }
 
 // serveGate is the socket's part: whoever can open it may ask what a token is good for.
