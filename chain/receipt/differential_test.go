@@ -109,7 +109,7 @@ func (f fails) Fatalf(format string, args ...any) { f.Errorf(format, args...) }
 func digitsOf(f float64) (digits string, point int) {
 	exact := new(big.Rat).SetFloat64(f)
 	ten := big.NewInt(10)
-	for point = -330; ; point++ { // so that 0.1 <= exact/10^point < 1
+	for point = int(math.Log10(f)) - 2; ; point++ { // so that 0.1 <= exact/10^point < 1
 		if exact.Cmp(power(ten, point)) < 0 {
 			break
 		}
