@@ -58,6 +58,13 @@ type Status struct {
 	Alarms      []Alarm           `json:"alarms"`
 	Ceilings    []quota.State     `json:"ceilings"`              // spend against them
 	DialsAsked  *uint64           `json:"dials_asked,omitempty"` // must be 0: the hub never probes
+	Ledger      *LedgerView       `json:"ledger,omitempty"`      // filled in by who keeps it beside the hub
+}
+
+// LedgerView is how the audit ledger fares.
+type LedgerView struct {
+	Receipts int64  `json:"receipts"`        // that it has
+	Fault    string `json:"fault,omitempty"` // why it takes none
 }
 
 // CatalogueView counts what is declared.

@@ -51,6 +51,7 @@ type hub struct {
 	usual   func() // lets as much garbage gather as usual
 
 	audit       *audit.Service
+	ledgerFault error        // why the ledger did not open
 	shelf       *shelf.Shelf // of did:webvh that this hub serves
 	documents   *did.Memory  // of any, whoever names them
 	tokenKeys   *trust.Rotation
@@ -136,7 +137,7 @@ func (h *hub) start(ctx context.Context) (err error) {
 	if o, err := h.Overview(ctx); err != nil || o.Devices < largeHub {
 		h.usual()
 	}
-	pages := dashboard.New(h.Hub)
+	pages := dashboard.New(overseen{h.Hub, h})
 	h.web, h.control = httpServer(pages.Web(h.options.config.Hosts, h.options.config.Origins), h.log), httpServer(pages.Socket(), h.log)
 	h.serve("dashboard", func() error { return h.web.Serve(edge.Shaped(h.webListener)) })
 	h.serve("control socket", func() error { return h.control.Serve(h.socket) })

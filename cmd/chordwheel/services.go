@@ -14,6 +14,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/did"
 	"github.com/chordwheel/chordwheel/did/fetch"
+	"github.com/chordwheel/chordwheel/orchestrator"
 	"github.com/chordwheel/chordwheel/orchestrator/audit"
 	"github.com/chordwheel/chordwheel/orchestrator/authority"
 	"github.com/chordwheel/chordwheel/orchestrator/ledger"
@@ -45,10 +46,29 @@ func (h *hub) openServices(key chain.Key) (err error) {
 	h.audit, err = audit.New(audit.Config{Key: key, Mesh: h.mesh, Storage: ledger.OnBucket(h.db.Bucket(bucketLedger)), Files: h.dir, Resolve: resolve,
 		Doubt: func(name string) (bool, time.Time) { return h.documents.Doubt(name, time.Now()) },
 		Admit: h.admitSender, Token: h.options.config.LedgerToken, Log: h.log})
-	if err != nil {
+	if h.ledgerFault = err; err != nil {
 		h.log.Error("the ledger takes no receipts: it did not open; docs/ledger.md says what to do", "error", err)
 	}
 	return nil
+}
+
+// overseen is the hub as its pages show it: with the ledger, which it does not know of.
+type overseen struct {
+	*orchestrator.Hub
+	hub *hub
+}
+
+// Status implements [dashboard.Hub].
+func (o overseen) Status(ctx context.Context) (orchestrator.Status, error) {
+	s, err := o.Hub.Status(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.Ledger = &orchestrator.LedgerView{Receipts: o.hub.audit.Size()}
+	if o.hub.ledgerFault != nil {
+		s.Ledger.Fault = o.hub.ledgerFault.Error()
+	}
+	return s, nil
 }
 
 // anySender lets everybody hand receipts over.

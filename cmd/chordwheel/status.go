@@ -190,7 +190,13 @@ func (a *app) hubStatus(ctx context.Context, n *node) error {
 		for _, address := range s.Addresses {
 			fmt.Fprintf(w, "  listens    %s\n", address)
 		}
-		fmt.Fprintf(w, "  catalogue  %s, %s, loaded %s\n\n", count(s.Catalogue.Providers, "provider"), count(s.Catalogue.Models, "model"), ago(s.Catalogue.Loaded, now))
+		fmt.Fprintf(w, "  catalogue  %s, %s, loaded %s\n", count(s.Catalogue.Providers, "provider"), count(s.Catalogue.Models, "model"), ago(s.Catalogue.Loaded, now))
+		if l := s.Ledger; l != nil && l.Fault != "" {
+			fmt.Fprintln(w, "  receipts  ", a.paint(yellow, "the ledger takes none: "+l.Fault))
+		} else if l != nil {
+			fmt.Fprintf(w, "  receipts   %d in the ledger\n", l.Receipts)
+		}
+		fmt.Fprintln(w)
 		if why := s.Catalogue.Refused; why != "" {
 			fmt.Fprintln(w, a.paint(yellow, "! the catalogue that was saved last is not in force: "+why)+"\n")
 		}

@@ -33,7 +33,7 @@ func (h *hub) Status(context.Context) (orchestrator.Status, error) {
 	s := orchestrator.Status{Kind: "hub", Version: "v1", Name: "mesh of tests", Mesh: "m", PeerID: "12D3KooWHub", Addresses: []string{"/ip4/127.0.0.1/tcp/7411"},
 		Refused: map[string]uint64{"conflict": 2}, Chains: []orchestrator.ChainSummary{{Scope: chain.DefaultScope, Primitive: chain.LLMChat, Seq: 7, Options: []chain.OptionID{"alpha/small", "peer"}}},
 		Conflicts: []orchestrator.ConflictView{{DeviceID: "id", PeerID: "second", Holder: "first", Name: hostile}},
-		Alarms:    []orchestrator.Alarm{{What: "an alarm", Device: hostile}}, DialsAsked: &zero,
+		Alarms:    []orchestrator.Alarm{{What: "an alarm", Device: hostile}}, DialsAsked: &zero, Ledger: &orchestrator.LedgerView{Receipts: 42},
 		Ceilings: []quota.State{{Account: "key " + hostile, Limit: 30_000_000, Spent: 1_250_000}}}
 	states := []string{"online", "offline", "expired", "revoked"}
 	for i := range h.devices {
@@ -190,7 +190,7 @@ func TestPage(t *testing.T) {
 		if strings.Count(page, `class="dev `) != min(devices-devices/4, maxRim) {
 			t.Errorf("%d devices: %d on the rim", devices, strings.Count(page, `class="dev `))
 		}
-		for _, part := range []string{"mesh of tests", "alpha/small", "default, place 1 of 2", "an alarm", "dials asked", "not_member", "second"} {
+		for _, part := range []string{"mesh of tests", "alpha/small", "default, place 1 of 2", "an alarm", "dials asked", "42 in the ledger", "not_member", "second"} {
 			if !strings.Contains(page, part) {
 				t.Errorf("the page lacks %q", part)
 			}
