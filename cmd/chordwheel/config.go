@@ -256,6 +256,9 @@ func kindWanted(t reflect.Type) string {
 	if t == nil {
 		return "another value"
 	}
+	if t == reflect.TypeFor[time.Duration]() {
+		return "a duration, such as 60s"
+	}
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"
@@ -283,7 +286,7 @@ func plainEnvError(err error, t reflect.Type) (names []string) {
 			if f, ok := t.FieldByName(name); ok {
 				name = f.Tag.Get("env")
 			}
-			names = append(names, fmt.Sprintf("%s must be a %s", name, p.Type))
+			names = append(names, name+" must be "+kindWanted(p.Type))
 			continue
 		}
 		names = append(names, e.Error())
