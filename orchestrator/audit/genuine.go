@@ -15,6 +15,10 @@ import (
 // soon is when a document that was fetched a moment ago may be fetched again.
 const soon = 10 * time.Second
 
+// errUnfit is joined to the refusal of a signature that may yet turn out to be right: its
+// check costs what that of any other costs, and whoever makes them up has the next one ready.
+var errUnfit = errors.New("the signature does not fit the document that is remembered")
+
 // genuine checks the signature against what the signer's DID stands for. One that does not
 // fit is wrong only by a document that is newer than the receipt: a device that was given
 // another key signs with it at once, while the document of before is still remembered.
@@ -33,7 +37,7 @@ func (s *Service) genuine(ctx context.Context, got *receipt.Signed) error {
 			}
 			wrong = got.Verify(keys...)
 		case !asOf.IsZero() && asOf.Before(got.ResponseAt):
-			return unresolvable(soon)
+			return errors.Join(errUnfit, unresolvable(soon))
 		}
 	}
 	if wrong != nil {

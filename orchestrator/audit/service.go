@@ -220,7 +220,7 @@ func (s *Service) take(w http.ResponseWriter, r *http.Request) (any, error) {
 	got, err := s.read(w, r)
 	if err != nil {
 		var no *authority.Refusal
-		if errors.As(err, &no) && no.Status() < http.StatusInternalServerError {
+		if errors.Is(err, errUnfit) || errors.As(err, &no) && no.Status() < http.StatusInternalServerError {
 			s.refusals.count(from, time.Now())
 		}
 		return nil, err

@@ -411,6 +411,13 @@ func TestWhoSendsTooMuchWaits(t *testing.T) {
 		if status, _ := b.post(other.Line); status != 202 {
 			t.Errorf("from there, a second later: %d", status)
 		}
+
+		time.Sleep(time.Minute)
+		b.old, b.asOf = true, time.Now().Add(-time.Second)
+		forged := b.receipt("t4", func(r *receipt.Receipt) { r.SeekerDID = "did:webvh:rotated" }).Line
+		if status, taken := tooMany(forged); status != 429 || taken != 120 {
+			t.Errorf("what another key signed, by a document that may be old: %d after %d", status, taken)
+		}
 	})
 }
 
