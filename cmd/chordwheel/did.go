@@ -277,7 +277,10 @@ func (i identities) grown(name string, log []byte) error {
 		return nil
 	}
 	path, _ := i.shelf.Path(name)
-	return errors.Join(err, fmt.Errorf("the log that lies here, %s, is newer or of another name: move it away to replace it", path))
+	if err != nil {
+		return fmt.Errorf("the log that lies here, %s: %w; move it away to replace it", path, err)
+	}
+	return fmt.Errorf("the log that lies here, %s, is newer or of another name: move it away to replace it", path)
 }
 
 func (d *didCommand) look(ctx context.Context, i identities, name string) (did.Resolution, error) {

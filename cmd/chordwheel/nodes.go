@@ -84,8 +84,7 @@ func (a *app) deviceOptions() (deviceOptions, error) {
 			config.Name = "device"
 		}
 	}
-	log := a.logger(config.Log)
-	return deviceOptions{dir: dir, config: config, outside: outside, environ: a.environ, log: log, say: a.err}, nil
+	return deviceOptions{dir: dir, config: config, outside: outside, environ: a.environ, log: a.logger(config.Log), say: a.err}, nil
 }
 
 func (a *app) announceDevice(d *device) error {
@@ -130,8 +129,7 @@ is never in the path of a request. Devices join with what "chordwheel invite" pr
 			if len(listen) > 0 {
 				config.Listen = listen
 			}
-			log := a.logger(config.Log)
-			h, err := openHub(hubOptions{dir: dir, config: config, log: log, say: a.err})
+			h, err := openHub(hubOptions{dir: dir, config: config, log: a.logger(config.Log), say: a.err})
 			if err != nil {
 				return a.inUse(c.Context(), err, dir)
 			}

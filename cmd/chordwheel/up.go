@@ -207,8 +207,7 @@ func (u *upRun) startHub(ctx context.Context) (err error) {
 	if slices.Equal(config.Listen, defaultHub(u.host).Listen) {
 		config.Listen = meshAddresses(u.host, meshPort(u.host, hubMeshPort, u.err))
 	}
-	log := u.logger(config.Log)
-	if u.hub, err = openHub(hubOptions{dir: dir, config: config, nextPort: true, log: log.With("node", hubName), say: u.err}); err != nil {
+	if u.hub, err = openHub(hubOptions{dir: dir, config: config, nextPort: true, log: u.logger(config.Log).With("node", hubName), say: u.err}); err != nil {
 		return err
 	}
 	if err := u.hub.start(ctx); err != nil {
@@ -228,9 +227,8 @@ func (u *upRun) openDevice(i int, locals []wire.LocalOption) (*device, error) {
 	if slices.Equal(config.Listen, defaultDevice(i, u.host).Listen) {
 		config.Listen = meshAddresses(u.host, meshPort(u.host, devMeshPort+10*i, u.err))
 	}
-	log := u.logger(config.Log)
 	return openDevice(deviceOptions{dir: dir, config: config, environ: u.environ, ownID: true, makeKey: true, nextPort: true, locals: locals,
-		hubs: u.hub.node.Addrs, log: log.With("node", name), say: u.err})
+		hubs: u.hub.node.Addrs, log: u.logger(config.Log).With("node", name), say: u.err})
 }
 
 // apart gives device i a port of its own where the environment, which all devices share, has one:

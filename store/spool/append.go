@@ -50,20 +50,26 @@ func (s *Spool) AppendAll(ctx context.Context, lines []Line) error {
 		return err
 	}
 	for _, b := range batches {
-		select {
-		case <-b.done:
-		default:
-			select {
-			case <-b.done:
-			case <-ctx.Done():
-				return fmt.Errorf("append to the spool: %w", ctx.Err())
-			}
-		}
-		if b.err != nil {
-			return b.err
+		if err := b.wait(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// wait gives what became of b. What is done counts, whether or not ctx ended.
+func (b *batch) wait(ctx context.Context) error {
+	select {
+	case <-b.done:
+		return b.err
+	default:
+	}
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return fmt.Errorf("append to the spool: %w", ctx.Err())
+	}
 }
 
 // fits reports whether a line can stand among others.

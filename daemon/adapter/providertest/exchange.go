@@ -72,8 +72,7 @@ func (x *Exchange) Alive() bool {
 // pace is the time between the pieces of plays that trickle.
 const pace = 2 * time.Millisecond
 
-// Pause lets one pace of the provider pass, n times. It reports whether the
-// client is still there.
+// Pause lets n paces pass. It reports whether the client is still there.
 func (x *Exchange) Pause(n int) bool {
 	t := time.NewTimer(time.Duration(n) * pace)
 	defer t.Stop()
