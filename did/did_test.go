@@ -61,6 +61,7 @@ func (k *keeper) Keep(atMost time.Duration, urls ...string) {
 // for again soon.
 func TestHowLongALogIsRemembered(t *testing.T) {
 	const log, approvals = "https://example.com/.well-known/did.jsonl", "https://example.com/.well-known/did-witness.json"
+	const both = " " + log + " " + approvals
 	id, made, err := did.Create(did.New{Place: "example.com", Update: keyOf(1), Sign: public(9)}, start)
 	must(t, err)
 	witnessed, err := os.ReadFile("testdata/webvh/witness-update-python/did.jsonl")
@@ -73,11 +74,11 @@ func TestHowLongALogIsRemembered(t *testing.T) {
 		site site
 		want string
 	}{
-		"one that holds":       {id, site{files: map[string][]byte{log: made}}, "1h0m0s " + log},
-		"one with witnesses":   {other, site{files: map[string][]byte{log: witnessed, approvals: proofs}}, "1h0m0s " + log + " " + approvals},
-		"one without theirs":   {other, site{files: map[string][]byte{log: witnessed, approvals: []byte("[]")}}, "10s " + log + " " + approvals},
-		"one that is cut":      {id, site{files: map[string][]byte{log: made[:100]}}, "10s " + log},
-		"one of somebody else": {id, site{files: map[string][]byte{log: witnessed, approvals: proofs}}, "10s " + log + " " + approvals},
+		"one that holds":       {id, site{files: map[string][]byte{log: made}}, "1h0m0s" + both},
+		"one with witnesses":   {other, site{files: map[string][]byte{log: witnessed, approvals: proofs}}, "1h0m0s" + both},
+		"one without theirs":   {other, site{files: map[string][]byte{log: witnessed, approvals: []byte("[]")}}, "10s" + both},
+		"one that is cut":      {id, site{files: map[string][]byte{log: made[:100]}}, "10s" + both},
+		"one of somebody else": {id, site{files: map[string][]byte{log: witnessed, approvals: proofs}}, "10s" + both},
 		"none":                 {id, site{}, ""},
 		"one that is away":     {id, site{err: errors.New("connection refused")}, ""},
 	} {

@@ -23,7 +23,7 @@ type Fetcher interface {
 type Keeper interface {
 	Fetcher
 	// Keep bounds how long the answers for urls are remembered: for atMost from when each of
-	// them was fetched, and none of them for longer than another.
+	// them was fetched, and none of them for longer than another. Of some there may be no answer.
 	Keep(atMost time.Duration, urls ...string)
 }
 
@@ -58,21 +58,20 @@ func Resolve(ctx context.Context, f Fetcher, did string, want Want, now time.Tim
 	if w.scid == placeholder {
 		return Resolution{}, fmt.Errorf("%w: no SCID in %q", ErrInvalid, chain.Clip(did))
 	}
-	used := []string{w.url(LogFile)}
-	r, err := resolveLog(ctx, f, w, did, want, now, &used)
+	r, err := resolveLog(ctx, f, w, did, want, now)
 	if k, ok := f.(Keeper); ok {
 		switch {
 		case errors.Is(err, ErrInvalid), errors.Is(err, ErrRewritten):
-			k.Keep(brokenFor, used...)
+			k.Keep(brokenFor, w.url(LogFile), w.url(WitnessFile))
 		case err == nil:
-			k.Keep(r.TTL, used...)
+			k.Keep(r.TTL, w.url(LogFile), w.url(WitnessFile))
 		}
 	}
 	return r, err
 }
 
-// resolveLog fetches and checks; used gets the addresses that it read.
-func resolveLog(ctx context.Context, f Fetcher, w webvh, did string, want Want, now time.Time, used *[]string) (Resolution, error) {
+// resolveLog fetches and checks.
+func resolveLog(ctx context.Context, f Fetcher, w webvh, did string, want Want, now time.Time) (Resolution, error) {
 	log, err := f.Fetch(ctx, w.url(LogFile), MaxLog)
 	if err != nil {
 		return Resolution{}, fmt.Errorf("resolve %s: %w", chain.Clip(did), err)
@@ -83,7 +82,6 @@ func resolveLog(ctx context.Context, f Fetcher, w webvh, did string, want Want, 
 	}
 	var approvals []byte
 	if slices.ContainsFunc(all, func(v version) bool { return v.witness.active() }) {
-		*used = append(*used, w.url(WitnessFile))
 		if approvals, err = f.Fetch(ctx, w.url(WitnessFile), MaxLog); err != nil {
 			return Resolution{}, fmt.Errorf("resolve %s: approvals: %w", chain.Clip(did), err)
 		}
