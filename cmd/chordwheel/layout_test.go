@@ -194,6 +194,13 @@ var layout = []row{
 		why: "it judges what a ledger signed, whoever shows it",
 	},
 	{
+		packages: []string{"daemon/lan", "daemon/retry"},
+		ours:     []string{},
+		others:   []string{},
+		direct:   files, deep: []string{bbolt},
+		why: "each answers one question of several rooms, and knows none of them",
+	},
+	{
 		packages: []string{"daemon/edge", "daemon/token", "daemon/snapshot", "daemon/control", "daemon/adapter/..."},
 		ours:     []string{"chain/...", "daemon/..."},
 		direct:   []string{libp2p, multi, bbolt}, deep: []string{bbolt, "github.com/libp2p/go-libp2p/p2p/net/swarm"},
