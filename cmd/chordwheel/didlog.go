@@ -16,6 +16,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/did"
+	"github.com/chordwheel/chordwheel/orchestrator/authority"
 	"github.com/chordwheel/chordwheel/store/datadir"
 )
 
@@ -181,8 +182,11 @@ func (d *didCommand) begin(i identities, own chain.Key, n did.New) error {
 		}
 	}
 	left := "serve the log at the address (chordwheel did export DIRECTORY writes it for a web server); " + nextStart
+	if _, err := os.Lstat(filepath.Join(i.dir, authority.CertificateFile)); err == nil { // of a hub
+		left = "this hub serves the log on its authority listener; for others put a web server with a certificate of that host in front; " + nextStart
+	}
 	if !mine {
-		left = "serve the log at the address; where that key is: chordwheel did use " + name
+		left = strings.TrimSuffix(left, nextStart) + "where that key is: chordwheel did use " + name + " LOGFILE"
 	}
 	return d.finish(i, own, name, log, file, left)
 }

@@ -89,7 +89,7 @@ func authorities(file string) (*x509.CertPool, error) {
 func (a *app) receiptsLine(r control.Receipts, now time.Time) string {
 	line := fmt.Sprintf("%d sent, %d waiting", r.Sent, r.Waiting)
 	if r.Oldest != nil && r.Waiting > 0 {
-		line += " since " + ago(*r.Oldest, now)
+		line += ", the oldest of " + ago(*r.Oldest, now)
 	}
 	if r.LastError != "" {
 		line += " (the ledger: " + r.LastError + ")"

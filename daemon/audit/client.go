@@ -60,8 +60,12 @@ func verdict(answer authority.Answer, now time.Time) spool.Outcome {
 		return spool.Outcome{Verdict: spool.Accepted}
 	}
 	why := "answered " + strconv.Itoa(answer.Status)
-	if code := codeOf(answer.Body); code != "" {
+	code := codeOf(answer.Body)
+	if code != "" {
 		why += " " + code
+	}
+	if code == "unresolvable_did" {
+		why += ": it does not find the log of this device's DID; chordwheel did show says where that has to be served"
 	}
 	switch answer.Status {
 	case http.StatusConflict:

@@ -58,6 +58,7 @@ func TestVerdicts(t *testing.T) {
 		{429, "soon", "", spool.Again, 0, "answered 429"},
 		{429, "1e300", "", spool.Again, 0, "answered 429"},
 		{503, "NaN", "", spool.Again, 0, "answered 503"},
+		{502, "", `{"error":{"code":"unresolvable_did"}}`, spool.Again, 0, "answered 502 unresolvable_did: it does not find the log of this device's DID; chordwheel did show says where that has to be served"},
 		{500, "", strings.Repeat("x", 1<<20), spool.Again, 0, "answered 500"},
 	} {
 		client := ledgerThat(t, func(w http.ResponseWriter, r *http.Request) {
