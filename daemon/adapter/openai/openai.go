@@ -72,7 +72,7 @@ func (a *Adapter) Run(ctx context.Context, c adapter.Call, emit func(walk.Chunk)
 			o = walk.Outcome{Class: chain.Canceled, Status: o.Status, Input: o.Input, Output: o.Output}
 		}
 		a.config.Log.LogAttrs(ctx, slog.LevelDebug, "attempt failed", slog.String("request_id", c.Request.ID),
-			slog.String("option", string(c.Attempt.Option.ID)), slog.String("class", string(o.Class)), slog.Int("status", o.Status), slog.String("error", without(err)))
+			slog.String("option", string(c.Attempt.Option.ID)), slog.String("class", string(o.Class)), slog.Int("status", o.Status), slog.String("error", unquoted(err)))
 	}
 	return o
 }
@@ -80,9 +80,9 @@ func (a *Adapter) Run(ctx context.Context, c adapter.Call, emit func(walk.Chunk)
 // quoted is what the libraries quote of what they cannot read, or append to a line that is none.
 var quoted = regexp.MustCompile(`(?s)"(\\.|[^"\\])*("|$)|line: .*`)
 
-// without says what went wrong without a word of the upstream's, which may be the
+// unquoted says what went wrong without a word of the upstream's, which may be the
 // caller's or an answer.
-func without(err error) string {
+func unquoted(err error) string {
 	if err == nil {
 		return ""
 	}
