@@ -80,8 +80,14 @@ func (d *Daemon) attempt(ctx context.Context, request *adapter.Request, a walk.A
 	return d.contained(ctx, runs, call, emit)
 }
 
+// panicked logs that v ended what about names. What v says may be content: its type and
+// its place alone are logged.
+func (d *Daemon) panicked(v any, about ...any) {
+	d.cfg.Log.Error("panic", append(about, "panic_type", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))...)
+}
+
 // contained runs an adapter. Its panic ends the attempt, not the process, and not the
-// request: what the panic says may be content, so its type and place alone are logged.
+// request.
 func (d *Daemon) contained(ctx context.Context, runs adapter.Adapter, call adapter.Call, emit func(walk.Chunk) error) (o walk.Outcome) {
 	emitting := false // what panics there is not the adapter
 	defer func() {
@@ -89,7 +95,7 @@ func (d *Daemon) contained(ctx context.Context, runs adapter.Adapter, call adapt
 			return
 		}
 		if v := recover(); v != nil {
-			d.cfg.Log.Error("panic", "request_id", call.Request.ID, "adapter", call.Attempt.Option.Adapter, "panic_type", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))
+			d.panicked(v, "request_id", call.Request.ID, "adapter", call.Attempt.Option.Adapter)
 			o = walk.Outcome{Class: chain.Internal}
 		}
 	}()

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -139,8 +137,8 @@ func (d *Daemon) fly(ctx context.Context, key equal, f *flight) {
 		}
 	}()
 	defer func() {
-		if v := recover(); v != nil { // the value may hold content
-			d.cfg.Log.Error("panic", "request_id", f.work.ID, "panic_type", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))
+		if v := recover(); v != nil {
+			d.panicked(v, "request_id", f.work.ID)
 			f.err, f.data = errDefect, nil
 		}
 	}()

@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -59,8 +57,8 @@ func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) (t wire.E
 	j.account = d.receipts.openForeign(j)
 	accounted := false
 	defer func() {
-		if v := recover(); v != nil { // a defect of ours ends this work, not the device; what it says may be content
-			d.cfg.Log.Error("panic", "request_id", r.RequestID, "panic_type", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))
+		if v := recover(); v != nil { // a defect of ours ends this work, not the device
+			d.panicked(v, "request_id", r.RequestID)
 			if !accounted {
 				j.account.close(receipt.UpstreamError)
 			}
@@ -68,6 +66,19 @@ func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) (t wire.E
 			j.count(t.Class)
 		}
 	}()
+	result := j.walk(ctx, payload, emit)
+	accounted = true
+	j.account.close(statusOf(ctx, &result, nil))
+	t = j.trailer(&result)
+	j.count(t.Class)
+	d.cfg.Log.Info("ran work of a peer", "request_id", r.RequestID, "peer", j.From, "name", j.Name, "scope", r.Scope, "primitive", r.Primitive, "slot", r.Option,
+		"option", result.Option, "end", result.End, "class", t.Class, "attempts", result.Attempts, "gate_decision", j.Verdict, "token_id", j.TokenID, "ms", time.Since(j.began).Milliseconds())
+	return t
+}
+
+// walk walks the chain, with a trace of it.
+func (j *job) walk(ctx context.Context, payload []byte, emit exec.Emit) walk.Result {
+	d, r := j.foreign.d, &j.Job.Request
 	plan := walk.Plan{
 		Options: j.mine(), Rules: j.Chain.Rules(), Limits: d.cfg.Defaults, Stream: r.Stream, Budget: r.Budget.Duration(),
 		Needs: walk.Needs{Payload: int64(len(payload))}, Attempts: r.Attempts, Kinds: j.Kinds, Hooks: j.hooks(),
@@ -76,13 +87,7 @@ func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) (t wire.E
 	plan.Hooks.Measure = traced.of(plan.Hooks.Measure)
 	result := walk.Run(ctx, plan, d.standing, attempts{j}, func(a walk.Attempt, data [][]byte) error { return j.deliver(a, data, emit) })
 	traced.close(d, r.RequestID, j.Chain.Slot(), j.began, &result, j.From, j.Name)
-	accounted = true
-	j.account.close(statusOf(ctx, &result, nil))
-	t = j.trailer(&result)
-	j.count(t.Class)
-	d.cfg.Log.Info("ran work of a peer", "request_id", r.RequestID, "peer", j.From, "name", j.Name, "scope", r.Scope, "primitive", r.Primitive, "slot", r.Option,
-		"option", result.Option, "end", result.End, "class", t.Class, "attempts", result.Attempts, "gate_decision", j.Verdict, "token_id", j.TokenID, "ms", time.Since(j.began).Milliseconds())
-	return t
+	return result
 }
 
 // mine gives the options that this work may use, in this device's own order.

@@ -26,11 +26,15 @@ const (
 // this device knows of.
 const unlinked = "unlinked-"
 
+// dashDigit is the dash among the digits of base64url.
+const dashDigit = 62
+
 // newTransaction makes the id of a chat that is let in now.
 func newTransaction(secret []byte, now time.Time, requestHash, tokenID, model string) string {
 	b := make([]byte, transactionHead, transactionSize)
-	for ok := false; !ok; ok = b[0]>>2 != 62 { // that begins with a dash: a command would take it for a flag
-		_, _ = rand.Read(b[:16]) // it never fails
+	_, _ = rand.Read(b[:16])   // it never fails
+	for b[0]>>2 == dashDigit { // a command would take it for a flag
+		_, _ = rand.Read(b[:1])
 	}
 	binary.BigEndian.PutUint64(b[16:], uint64(now.UnixMilli()))
 	return base64.RawURLEncoding.EncodeToString(seal(secret, b, requestHash, tokenID, model))
