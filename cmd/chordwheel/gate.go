@@ -41,6 +41,14 @@ The exit code is 0 where the gate allows it and 4 where it does not, whatever GA
 		Example: "  chordwheel gate check eyJhbGciOi… --agent did:key:z6Mk… --capability llm.chat\n  pbpaste | chordwheel gate check - --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if q.Agent != "" && !strings.HasPrefix(q.Agent, "did:") {
+				return usage("--agent: want a DID, such as did:key:z6Mk…, not %q", chain.Clip(q.Agent))
+			}
+			if from != "" {
+				if _, err := chain.ParsePeerID(from); err != nil { // a name would be bound to nobody, whatever the token says
+					return usage("--from: want a peer ID, as chordwheel peers shows them: %w", err)
+				}
+			}
 			text := args[0]
 			if text == "-" {
 				b, err := io.ReadAll(io.LimitReader(a.in, gate.MaxToken+2))
@@ -69,7 +77,7 @@ The exit code is 0 where the gate allows it and 4 where it does not, whatever GA
 	}
 	c.Flags().StringVar(&q.Agent, "agent", "", "`DID` of who is to run the work (default: whom the token is for)")
 	c.Flags().StringVar(&q.Capability, "capability", "", "`NAME` of what is to be done (default: what the token is for)")
-	c.Flags().StringVar(&from, "from", "", "`PEER` that would hand the work on")
+	c.Flags().StringVar(&from, "from", "", "`PEER ID` of who would hand the work on")
 	return c
 }
 
@@ -78,7 +86,11 @@ func (a *app) writeVerdict(w io.Writer, v *control.TokenVerdict, now time.Time) 
 	if v.Verdict != "allow" {
 		colour = yellow
 	}
-	fmt.Fprintf(w, "%s  %s\n", a.paint(colour, v.Verdict), strings.TrimPrefix(v.Code+": "+v.Reason, ": "))
+	line := a.paint(colour, v.Verdict)
+	if v.Code != "" {
+		line += "  " + v.Code + ": " + v.Reason
+	}
+	fmt.Fprintln(w, line)
 	field := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(w, "  %-11s %s\n", name, chain.ClipTo(value, 128))
