@@ -316,36 +316,16 @@ func (c *deviceConfig) wrong() (wrong []string) {
 	if len(c.Name) > 64 {
 		wrong = append(wrong, "name is over 64 bytes")
 	}
-	if c.Key != "" && c.ServiceKey != "" && c.Key != c.ServiceKey {
-		wrong = append(wrong, "ORCH_API_KEY and ORCH_SERVICE_TOKEN differ; set one of them")
-	}
-	if c.Key == "" {
-		c.Key = c.ServiceKey
-	}
 	if _, err := c.Sharing.policy(); err != nil {
 		wrong = append(wrong, err.Error())
 	}
-	if c.AdminToken != "" && (c.AdminToken == c.Key || c.AdminToken == c.NextKey) {
-		wrong = append(wrong, "ORCH_ADMIN_TOKEN is the same as ORCH_API_KEY; what applications have must not be the owner's")
-	}
 	if _, err := c.Pipeline.settings(); err != nil {
 		wrong = append(wrong, err.Error())
-	}
-	for _, k := range []struct {
-		name  string
-		value chain.Secret
-	}{{"ORCH_API_KEY", c.Key}, {"ORCH_API_KEY_NEXT", c.NextKey}, {"ORCH_ADMIN_TOKEN", c.AdminToken}} {
-		if !canBeSent(k.value.Reveal()) {
-			wrong = append(wrong, k.name+" has blanks around it or control characters in it, which no header can carry")
-		}
 	}
 	if c.Invite != "" {
 		if _, err := member.ParseInvitation(strings.TrimSpace(c.Invite.Reveal())); err != nil {
 			wrong = append(wrong, "CHORDWHEEL_INVITE: "+err.Error())
 		}
-	}
-	if c.Key == "" && c.NextKey != "" {
-		wrong = append(wrong, "ORCH_API_KEY_NEXT is set without ORCH_API_KEY")
 	}
 	if c.DefaultModel != "" && !chain.IsDID(c.DefaultModel) {
 		wrong = append(wrong, "DEFAULT_MODEL_DID must be the DID of an agent, such as did:key:z6Mk…")
@@ -358,8 +338,35 @@ func (c *deviceConfig) wrong() (wrong []string) {
 			wrong = append(wrong, d.name+" must be a duration above 0 and at most 24h, such as 60s")
 		}
 	}
+	wrong = append(wrong, c.wrongKeys()...)
 	wrong = append(wrong, c.wrongReceipts()...)
 	return append(wrong, c.wrongServices()...)
+}
+
+// wrongKeys checks the keys of applications and of the owner. ORCH_SERVICE_TOKEN becomes the
+// edge's key where it has no other.
+func (c *deviceConfig) wrongKeys() (wrong []string) {
+	if c.Key != "" && c.ServiceKey != "" && c.Key != c.ServiceKey {
+		wrong = append(wrong, "ORCH_API_KEY and ORCH_SERVICE_TOKEN differ; set one of them")
+	}
+	if c.Key == "" {
+		c.Key = c.ServiceKey
+	}
+	if c.Key == "" && c.NextKey != "" {
+		wrong = append(wrong, "ORCH_API_KEY_NEXT is set without ORCH_API_KEY")
+	}
+	if c.AdminToken != "" && (c.AdminToken == c.Key || c.AdminToken == c.NextKey) {
+		wrong = append(wrong, "ORCH_ADMIN_TOKEN is the same as ORCH_API_KEY; what applications have must not be the owner's")
+	}
+	for _, k := range []struct {
+		name  string
+		value chain.Secret
+	}{{"ORCH_API_KEY", c.Key}, {"ORCH_API_KEY_NEXT", c.NextKey}, {"ORCH_ADMIN_TOKEN", c.AdminToken}} {
+		if !canBeSent(k.value.Reveal()) {
+			wrong = append(wrong, k.name+" has blanks around it or control characters in it, which no header can carry")
+		}
+	}
+	return wrong
 }
 
 // wrongReceipts checks what says where receipts wait, and who takes them.
