@@ -36,7 +36,7 @@ func (a *app) doctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check whether all is well here, and say what to do where it is not",
 		Long: `Check the running device, and the hub where one runs beside it: versions, the edge, the
-spoke to the hub, networks, chains, models and keys, the catalogue. It changes nothing,
+spoke to the hub, receipts, networks, chains, models and keys, the catalogue. It changes nothing,
 asks no provider and costs nothing. The exit code is 1 if something is wrong; notes say
 what works and could do better.`,
 		Example: "  chordwheel doctor\n  chordwheel doctor --dir ~/device --json",
@@ -81,13 +81,16 @@ func (a *app) examine(ctx context.Context) ([]finding, error) {
 	if err := n.call(ctx, http.MethodPost, "/api/v1/netcheck", nil, &network); err != nil {
 		return nil, err
 	}
-	findings := slices.Concat(ofDevice(s), []finding{askEdge(ctx, s.Edge)}, ofNetwork(network), ofChains(views))
+	findings := slices.Concat(ofDevice(s), ofReceipts(s.Receipts), []finding{askEdge(ctx, s.Edge)}, ofNetwork(network), ofChains(views))
 	if h, err := a.hubNode(ctx); err == nil {
 		var s orchestrator.Status
 		if err := h.get(ctx, "/api/v1/status", &s); err != nil {
 			return nil, err
 		}
 		findings = append(findings, ofCatalogue(s.Catalogue))
+		if s.Ledger != nil && s.Ledger.Fault != "" {
+			findings = append(findings, finding{"ledger", wrong, "it takes no receipts: " + s.Ledger.Fault, "docs/ledger.md says what to do; devices keep theirs meanwhile"})
+		}
 	}
 	return findings, nil
 }
@@ -113,6 +116,19 @@ func ofDevice(s control.Status) []finding {
 		f = append(f, finding{"status", wrong, p, ""})
 	}
 	return f
+}
+
+// ofReceipts judges how a device's receipts fare; nil: it keeps none.
+func ofReceipts(r *control.Receipts) []finding {
+	switch {
+	case r == nil:
+		return nil
+	case !r.Writable:
+		return []finding{{"receipts", wrong, "they cannot be written: " + r.Fault, "see that the disk of the data directory, or of spool_dir, has room and can be written"}}
+	case r.Waiting > 0 && r.LastError != "":
+		return []finding{{"receipts", note, fmt.Sprintf("%d wait, for the ledger does not take them: %s", r.Waiting, r.LastError), "they are kept and sent again; where its own hub is meant, see that it runs"}}
+	}
+	return []finding{{"receipts", fine, fmt.Sprintf("%d sent, %d waiting", r.Sent, r.Waiting), ""}}
 }
 
 // askEdge sees whether an application would find the edge. Whether it is let in is

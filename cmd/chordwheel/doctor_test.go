@@ -47,6 +47,10 @@ func TestTheDoctorTellsFaultsFromNotes(t *testing.T) {
 		"a model":                         {ofChains(view(model, builtin)), "models ok"},
 		"the built-in one alone":          {ofChains(view(builtin)), "models note"},
 		"nothing can be tried, for a key": {ofChains(view(keyless, keyless)), "chains wrong, keys note"},
+		"receipts are taken":              {ofReceipts(&control.Receipts{Sent: 3, Writable: true}), "receipts ok"},
+		"the ledger takes none":           {ofReceipts(&control.Receipts{Waiting: 3, LastError: "answered 503", Writable: true}), "receipts note"},
+		"the disk takes none":             {ofReceipts(&control.Receipts{Fault: "no space left"}), "receipts wrong"},
+		"no receipts are kept":            {ofReceipts(nil), ""},
 		"a catalogue with faults":         {[]finding{ofCatalogue(orchestrator.CatalogueView{Refused: "line 3"})}, "catalogue wrong"},
 	} {
 		if got := states(c.got); got != c.want {
