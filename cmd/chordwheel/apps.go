@@ -155,6 +155,6 @@ func (a *app) usage() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().IntVar(&days, "days", days, "how many days, today included; at most 400")
+	c.Flags().IntVar(&days, "days", days, "how many days `N`, today included; at most 400")
 	return c
 }

@@ -45,7 +45,7 @@ no word of what was asked or answered.`,
 			return a.print(v, func(w io.Writer) { a.writeJobs(w, v.Jobs, time.Now()) })
 		},
 	}
-	c.Flags().IntVar(&n, "limit", n, "how many at most")
+	c.Flags().IntVar(&n, "limit", n, "how many `N` at most")
 	c.AddCommand(a.jobsShow(), a.jobsProviders())
 	return c
 }

@@ -51,6 +51,6 @@ and what became of each, refusals too. It lives in memory and holds no content.`
 			})
 		},
 	}
-	c.Flags().IntVar(&limit, "limit", 100, "how many, at most")
+	c.Flags().IntVar(&limit, "limit", 100, "how many `N` at most")
 	return c
 }

@@ -196,7 +196,7 @@ code is 3 if it is not reached.`,
 			return a.pingAll(c.Context(), node, args[0], n)
 		},
 	}
-	c.Flags().IntVar(&n, "count", 1, "how many times, a second apart")
+	c.Flags().IntVar(&n, "count", 1, "how many times `N`, a second apart")
 	return c
 }
 

@@ -93,7 +93,7 @@ machine, and to the small model that is built in. Stop with Ctrl-C.`,
 			return u.close()
 		},
 	}
-	c.Flags().IntVar(&n, "devices", 1, "how many devices to run")
+	c.Flags().IntVar(&n, "devices", 1, "how many devices `N` to run")
 	c.Flags().BoolVar(&lan, "lan", false, "let other machines reach the mesh")
 	c.Flags().StringVar(&file, "catalog", "", "catalogue `FILE` (default: what is found on this machine)")
 	return c
