@@ -389,11 +389,17 @@ func (d *device) serve(what string, run func() error) {
 	})
 }
 
-// httpServer makes the server of a listener for the owner's own use.
+// httpServer makes the server of a listener that is no edge. No request of theirs has a body
+// that takes long to send.
 func httpServer(h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	edge.Bounded(s, maxConnections)
+	return s
 }
+
+// maxConnections is how many connections a listener of httpServer has at most.
+const maxConnections = 1024
 
 // authenticated lets the owner's commands use the edge: whoever may open the
 // socket may read the key beside it.

@@ -105,7 +105,7 @@ func (h *hub) services() (*http.Server, error) {
 			mux.ServeHTTP(w, r)
 		}
 	}), h.log)
-	s.ReadTimeout, s.WriteTimeout = 30*time.Second, 30*time.Second
+	s.WriteTimeout = 30 * time.Second
 	s.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{h.certificate}, NextProtos: []string{"http/1.1"}}
 	return s, nil
 }

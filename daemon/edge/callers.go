@@ -26,6 +26,18 @@ func newCallers(limit int) *callers {
 	return &callers{limit: limit, open: make(map[net.Conn]*list.Element), waiting: list.New()}
 }
 
+// Bounded makes a server that was not started yet keep at most so many connections open,
+// whoever opens them. Where there are more, the one goes that has waited longest without a
+// whole request. It takes the server's ConnContext and ConnState.
+func Bounded(srv *http.Server, connections int) {
+	open, next := newCallers(connections), srv.Handler
+	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer open.served(r.Context())()
+		next.ServeHTTP(w, r)
+	})
+	srv.ConnContext, srv.ConnState = open.context, open.state
+}
+
 // context is the ConnContext of a server.
 func (c *callers) context(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, callerKey{}, conn)

@@ -36,12 +36,8 @@ func (e *Edge) Serve(l net.Listener) error {
 		e.log.Warn("no key is set: every program on this machine may use the edge", "address", l.Addr().String())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	open := newCallers(e.limits.Conns)
 	srv := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer open.served(r.Context())()
-			e.serve(w, r, loopback)
-		}),
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.serve(w, r, loopback) }),
 		ReadHeaderTimeout: e.limits.Header,
 		IdleTimeout:       e.limits.Idle,
 		MaxHeaderBytes:    e.limits.HeaderBytes,
@@ -51,9 +47,8 @@ func (e *Edge) Serve(l net.Listener) error {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(e.log.Handler(), slog.LevelWarn),
 		BaseContext:                  func(net.Listener) context.Context { return ctx },
-		ConnContext:                  open.context,
-		ConnState:                    open.state,
 	}
+	Bounded(srv, e.limits.Conns)
 	if !e.servers.add(srv, cancel) {
 		cancel()
 		if err := l.Close(); !errors.Is(err, net.ErrClosed) {

@@ -195,6 +195,43 @@ func TestSlowCallersKeepNobodyOut(t *testing.T) {
 	})
 }
 
+// Other listeners of a node have the same bound.
+func TestABoundedServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "yes") })}
+	Bounded(srv, 3)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	var idle []net.Conn
+	for range 6 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		idle = append(idle, c)
+	}
+	for i, c := range idle[:3] {
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			t.Errorf("connection %d is answered", i)
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	response, err := client.Get("http://" + l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := slurp(t, response.Body); got != "yes" {
+		t.Errorf("a request gets %q", got)
+	}
+	srv.Close()
+	<-served
+}
+
 func TestConnectionCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
