@@ -232,8 +232,8 @@ var layout = []row{
 
 // banned are marks that have no place in a file of this repository.
 var banned = []mark{
-	{`(^|[\s"'(=])/(root|home|Users|work)/[A-Za-z]`, "a path of somebody's machine", []string{"/root/", "/home/", "/Users/", "/work/"}},
-	{`https?://(proxy|registry|deb)\.`, "the address of a registry: which one to use is each machine's own setting", []string{"://proxy.", "://registry.", "://deb."}},
+	{`(^|[\s"'(=])/(root|home|Users|work)/[A-Za-z]`, "a path of somebody's machine", []string{"root/", "home/", "Users/", "work/"}},
+	{`https?://(proxy|registry|deb)\.`, "the address of a registry: which one to use is each machine's own setting", []string{"//proxy.", "//registry.", "//deb."}},
 	{`\bDESIG[N]\b`, "a page that is not in the repository: cite one of docs/", []string{"DESIG"}},
 	{`^(<<<<<<<|>>>>>>>) `, "a conflict that was never resolved", []string{"<<<<<<<", ">>>>>>>"}},
 	{`\b(TOD[O]|FIXM[E]|XX[X]X?)\b`, "unfinished work: finish it, or write it down in docs/open.md", []string{"TOD", "FIXM", "XX"}},
