@@ -29,6 +29,17 @@ func (h *Hub) HoldJoins(d time.Duration) {
 // Sweeping gives the number of scopes that wait to be looked over.
 func (h *Hub) Sweeping() int { return inTurn(h, func() int { return len(h.sweep) }) }
 
+// LookOver has everything looked over, as an edit of the catalogue does, and gives the
+// number of scopes that are left for later turns. Nothing else has a turn between.
+func (h *Hub) LookOver() int {
+	return inTurn(h, func() int {
+		if err := h.resolveAll(); err != nil {
+			return 0
+		}
+		return len(h.sweep)
+	})
+}
+
 // PlansOfALook gives for how many chains a look at the status works out the answers
 // to protests, if there are none before. Nothing else has a turn between.
 func (h *Hub) PlansOfALook() int {
