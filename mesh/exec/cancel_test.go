@@ -47,7 +47,7 @@ func TestASilentExecutorSeesACancel(t *testing.T) {
 	d := &desk{}
 	simulated(t, d, func(t *testing.T, p *pair) {
 		job := newSilent()
-		d.run = job.run
+		d.answer(job.run)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := p.start(ctx)
 		<-job.begun
@@ -73,7 +73,7 @@ func TestASilentExecutorSeesACancel(t *testing.T) {
 func TestASilentExecutorSeesACancelOnRealSockets(t *testing.T) {
 	real(t, func() *desk { return &desk{} }, func(t *testing.T, p *pair) {
 		job := newSilent()
-		p.desk.run = job.run
+		p.desk.answer(job.run)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := p.start(ctx)
 		<-job.begun
@@ -91,7 +91,7 @@ func TestADeadConnectionEndsTheJob(t *testing.T) {
 	d := &desk{}
 	simulated(t, d, func(t *testing.T, p *pair) {
 		job := newSilent()
-		d.run = job.run
+		d.answer(job.run)
 		done := p.start(t.Context())
 		<-job.begun
 		_ = p.executor.Network().ClosePeer(p.submitter.ID())
@@ -107,7 +107,7 @@ func TestCloseEndsJobsAndSaysSo(t *testing.T) {
 	d := &desk{}
 	simulated(t, d, func(t *testing.T, p *pair) {
 		job := newSilent()
-		d.run = job.run
+		d.answer(job.run)
 		done := p.start(t.Context())
 		<-job.begun
 		p.server.Close()
@@ -128,7 +128,7 @@ func TestTheDeadlineEndsTheJob(t *testing.T) {
 	d := &desk{terms: func(t *exec.Terms) { t.Until = time.Now().Add(3 * time.Second) }}
 	simulated(t, d, func(t *testing.T, p *pair) {
 		job := newSilent()
-		d.run = job.run
+		d.answer(job.run)
 		begun := time.Now()
 		_, trailer, err := p.do(t.Context(), nil)
 		if err != nil || trailer.Class != chain.Canceled { // what the job made of it
@@ -148,7 +148,7 @@ func TestACallerThatFailsEndsTheJob(t *testing.T) {
 	d := &desk{}
 	simulated(t, d, func(t *testing.T, p *pair) {
 		ended := make(chan error, 1)
-		d.run = func(ctx context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
+		d.answer(func(ctx context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
 			for {
 				if err := emit([]byte("more"), true, false); err != nil {
 					ended <- err
@@ -156,7 +156,7 @@ func TestACallerThatFailsEndsTheJob(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 			}
-		}
+		})
 		gone := errors.New("broken pipe")
 		_, err := exec.Do(t.Context(), p.stream(), opening(t, nil), nil, func([]byte, bool, bool) error { return gone })
 		if err != gone {
@@ -174,7 +174,7 @@ func TestChunksArriveOneByOne(t *testing.T) {
 	simulated(t, d, func(t *testing.T, p *pair) {
 		var mu sync.Mutex
 		var sent, got int
-		d.run = func(_ context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
+		d.answer(func(_ context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
 			for range 10 {
 				mu.Lock()
 				if got != sent {
@@ -188,7 +188,7 @@ func TestChunksArriveOneByOne(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 			return wire.ExecTrailer{Class: chain.OK}
-		}
+		})
 		_, err := exec.Do(t.Context(), p.stream(), opening(t, nil), nil, func([]byte, bool, bool) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -206,13 +206,13 @@ func TestTheLastChunkDoesNotWaitForTheSignature(t *testing.T) {
 	d := &desk{}
 	simulated(t, d, func(t *testing.T, p *pair) {
 		taken := make(chan struct{})
-		d.run = func(_ context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
+		d.answer(func(_ context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
 			if err := emit([]byte("a"), true, true); err != nil { // said to have more, and has none
 				t.Error(err)
 			}
 			return wire.ExecTrailer{Class: chain.OK}
-		}
-		d.sign = func(t *wire.ExecTrailer) { <-taken; t.Signature = []byte("s") }
+		})
+		d.change(func() { d.sign = func(t *wire.ExecTrailer) { <-taken; t.Signature = []byte("s") } })
 		trailer, err := exec.Do(t.Context(), p.stream(), opening(t, nil), nil, func([]byte, bool, bool) error { close(taken); return nil })
 		if err != nil || string(trailer.Signature) != "s" {
 			t.Errorf("%+v %v", trailer, err)
@@ -271,12 +271,12 @@ func TestACallerThatTakesNothing(t *testing.T) {
 	d := &desk{}
 	simulated(t, d, func(t *testing.T, p *pair) {
 		ended := make(chan time.Time, 1)
-		d.run = func(_ context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
+		d.answer(func(_ context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
 			for emit(make([]byte, 4096), true, false) == nil {
 			}
 			ended <- time.Now()
 			return wire.ExecTrailer{Class: chain.Canceled}
-		}
+		})
 		begun, taken := time.Now(), make(chan struct{})
 		done := make(chan error, 1)
 		go func() {
@@ -298,18 +298,18 @@ func TestACallerThatTakesNothing(t *testing.T) {
 func TestJobsThatGiveTheImpossible(t *testing.T) {
 	d := &desk{}
 	simulated(t, d, func(t *testing.T, p *pair) {
-		d.run = func(context.Context, []byte, exec.Emit) wire.ExecTrailer {
+		d.answer(func(context.Context, []byte, exec.Emit) wire.ExecTrailer {
 			return wire.ExecTrailer{Class: "melted", Used: 5000, Answer: &wire.ExecAnswer{Body: make([]byte, 1<<20)}}
-		}
+		})
 		if _, trailer, err := p.do(t.Context(), nil); err != nil || trailer.Class != chain.Internal || trailer.Answer != nil {
 			t.Errorf("%+v %v", trailer, err)
 		}
-		d.run = func(_ context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
+		d.answer(func(_ context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
 			if emit(make([]byte, wire.MaxExecChunk+1), true, false) == nil {
 				t.Error("a chunk without limit was sent")
 			}
 			return wire.ExecTrailer{Class: chain.OK}
-		}
+		})
 		if chunks, _, err := p.do(t.Context(), nil); !errors.Is(err, exec.ErrBroken) || len(chunks) > 0 {
 			t.Errorf("%d chunks, %v", len(chunks), err)
 		}

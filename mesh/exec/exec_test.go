@@ -25,10 +25,12 @@ func TestAnAttempt(t *testing.T) {
 				t.Errorf("%+v", trailer)
 			}
 		}
-		if d.from != chain.PeerID(p.submitter.ID().String()) {
-			t.Errorf("from %s", d.from)
-		}
 		p.settled(time.Second)
+		d.change(func() {
+			if d.from != chain.PeerID(p.submitter.ID().String()) {
+				t.Errorf("from %s", d.from)
+			}
+		})
 		if a, r, z := d.counts(); a != 7 || r != 7 || z != 7 {
 			t.Errorf("admitted %d, ran %d, released %d", a, r, z)
 		}
@@ -36,20 +38,21 @@ func TestAnAttempt(t *testing.T) {
 }
 
 func TestARefusal(t *testing.T) {
-	d := &desk{refuse: &wire.ExecRefusal{Code: wire.ExecRevoked, Message: "the membership was ended", ComeBack: 5}}
+	refusal := wire.ExecRefusal{Code: wire.ExecRevoked, Message: "the membership was ended", ComeBack: 5}
+	d := &desk{refuse: &refusal}
 	simulated(t, d, func(t *testing.T, p *pair) {
 		for _, size := range []int{10, 8 << 20} {
 			at := time.Now()
 			chunks, _, err := p.do(t.Context(), make([]byte, size))
 			var no *wire.ExecRefusal
-			if !errors.As(err, &no) || *no != *d.refuse.(*wire.ExecRefusal) || chunks != nil {
+			if !errors.As(err, &no) || *no != refusal || chunks != nil {
 				t.Errorf("%v", err)
 			}
 			if took := time.Since(at); took > 50*time.Millisecond {
 				t.Errorf("a refusal of %d bytes took %s", size, took)
 			}
 		}
-		d.refuse = errors.New("the database broke at page 7")
+		d.change(func() { d.refuse = errors.New("the database broke at page 7") })
 		_, _, err := p.do(t.Context(), nil)
 		if !errors.Is(err, &wire.ExecRefusal{Code: wire.ExecInternal}) || strings.Contains(err.Error(), "page") {
 			t.Errorf("a defect crosses as %v", err)

@@ -24,14 +24,15 @@ import (
 )
 
 // desk admits what a test lets it. The request frame of these tests holds the
-// payload's terms only: what a real executor verifies is not this package's.
+// payload's terms only: what a real executor verifies is not this package's. Once
+// it serves, its fields are changed through change and answer.
 type desk struct {
+	mu     sync.Mutex
 	refuse error
 	terms  func(*exec.Terms) // may change them
 	run    func(ctx context.Context, payload []byte, emit exec.Emit) wire.ExecTrailer
 	sign   func(*wire.ExecTrailer)
 
-	mu       sync.Mutex
 	opened   []wire.ExecOpen
 	from     chain.PeerID
 	ran      int
@@ -55,9 +56,13 @@ func (d *desk) Admit(_ context.Context, from chain.PeerID, open *wire.ExecOpen) 
 
 // answer changes what runs, from the next job on, also while others run.
 func (d *desk) answer(run func(ctx context.Context, payload []byte, emit exec.Emit) wire.ExecTrailer) {
+	d.change(func() { d.run = run })
+}
+
+func (d *desk) change(what func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.run = run
+	what()
 }
 
 func (d *desk) counts() (admitted, ran, released int) {
@@ -77,8 +82,11 @@ func (j *job) Terms() exec.Terms {
 		panic(err)
 	}
 	out := exec.Terms{PayloadBytes: t.Bytes, PayloadHash: t.Hash}
-	if j.desk.terms != nil {
-		j.desk.terms(&out)
+	j.desk.mu.Lock()
+	terms := j.desk.terms
+	j.desk.mu.Unlock()
+	if terms != nil {
+		terms(&out)
 	}
 	return out
 }
@@ -93,8 +101,11 @@ func (j *job) Run(ctx context.Context, payload []byte, emit exec.Emit) wire.Exec
 }
 
 func (j *job) Sign(t *wire.ExecTrailer) {
-	if j.desk.sign != nil {
-		j.desk.sign(t)
+	j.desk.mu.Lock()
+	sign := j.desk.sign
+	j.desk.mu.Unlock()
+	if sign != nil {
+		sign(t)
 	}
 }
 

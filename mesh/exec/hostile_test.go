@@ -172,14 +172,14 @@ func TestBrokenGrantsEndTheJob(t *testing.T) {
 			"another opening frame": openingFrame(t, nil),
 		} {
 			ended := make(chan error, 1)
-			d.run = func(ctx context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
+			d.answer(func(ctx context.Context, _ []byte, emit exec.Emit) wire.ExecTrailer {
 				if err := emit([]byte("a"), true, false); err != nil {
 					t.Error(err)
 				}
 				<-ctx.Done()
 				ended <- emit([]byte("b"), true, false)
 				return wire.ExecTrailer{Class: chain.Canceled}
-			}
+			})
 			r := p.raw(t).send(openingFrame(t, nil))
 			if reply, _ := r.reply(); reply.Data == nil {
 				t.Fatalf("%s: %+v", name, reply)
@@ -199,7 +199,7 @@ func TestAHalfCloseEndsTheJob(t *testing.T) {
 	d := &desk{}
 	simulated(t, d, func(t *testing.T, p *pair) {
 		job := newSilent()
-		d.run = job.run
+		d.answer(job.run)
 		r := p.raw(t).send(openingFrame(t, nil))
 		<-job.begun
 		_ = r.CloseWrite()
@@ -235,7 +235,7 @@ func TestNobodyStaysAfterTheEnd(t *testing.T) {
 			t.Fatalf("%+v", reply)
 		}
 		p.settled(6 * time.Second)
-		d.refuse = wire.RefuseExec(wire.ExecBusy, "full")
+		d.change(func() { d.refuse = wire.RefuseExec(wire.ExecBusy, "full") })
 		p.raw(t).send(openingFrame(t, nil))
 		p.settled(3 * time.Second)
 	})
@@ -268,11 +268,11 @@ func TestAFullServerGivesUpWhoDoesNothing(t *testing.T) {
 	simulated(t, d, func(t *testing.T, p *pair) {
 		p.server.SetStreams(4)
 		job := newSilent()
-		d.run = job.run
+		d.answer(job.run)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := p.start(ctx)
 		<-job.begun
-		d.run = echo
+		d.answer(echo)
 		var idle []*raw
 		for range 3 {
 			idle = append(idle, p.raw(t).send([]byte{10}))
