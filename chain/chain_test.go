@@ -200,7 +200,7 @@ func body() *rapid.Generator[chain.Body] {
 	option := rapid.Custom(func(t *rapid.T) chain.Option {
 		return chain.Option{
 			ID: chain.OptionID(name.Draw(t, "id")), Kind: rapid.SampledFrom([]chain.Kind{chain.Local, chain.Provider, chain.Peer, "other"}).Draw(t, "kind"),
-			Agent: name.Draw(t, "agent"), Adapter: name.Draw(t, "adapter"), Model: rapid.StringN(0, 40, 80).Draw(t, "model"), Keys: names(3).Draw(t, "keys"),
+			Agent: rapid.SampledFrom([]string{"", knownDID, "did:web:a.example%3A8443:b"}).Draw(t, "agent"), Adapter: name.Draw(t, "adapter"), Model: rapid.StringN(0, 40, 80).Draw(t, "model"), Keys: names(3).Draw(t, "keys"),
 			Tries: rapid.IntRange(0, 64).Draw(t, "tries"),
 			Cost: chain.Cost{InputPerMtok: chain.MicroUSD(number.Draw(t, "in")), Latency: ms.Draw(t, "latency"), Reliability: ppm.Draw(t, "p"),
 				Outside: rapid.Bool().Draw(t, "outside"), Weight: number.Draw(t, "weight")},

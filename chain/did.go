@@ -43,9 +43,14 @@ func ParseDIDKey(did string) (ed25519.PublicKey, error) {
 }
 
 // IsDID reports whether s is a DID as DID core writes them, of any method: at most
-// MaxDIDBytes, without path, query or fragment. Whether it stands for anything is not
-// looked at.
+// MaxDIDBytes, without path, query or fragment. A did:key has to be one that
+// [ParseDIDKey] takes. Whether another stands for anything is not looked at. Everything
+// that takes a DID from outside asks here, so that what one part takes no other refuses.
 func IsDID(s string) bool {
+	if strings.HasPrefix(s, "did:key:") {
+		_, err := ParseDIDKey(s)
+		return err == nil
+	}
 	rest, ok := strings.CutPrefix(s, "did:")
 	method, id, both := strings.Cut(rest, ":")
 	if !ok || !both || method == "" || id == "" || strings.HasSuffix(id, ":") || len(s) > MaxDIDBytes {

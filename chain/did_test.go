@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/chaintest"
 )
 
 // The pair stands in the did:key method's own text: the DID and its key in hex.
@@ -66,12 +67,17 @@ func FuzzParseDIDKey(f *testing.F) {
 }
 
 func TestIsDID(t *testing.T) {
-	for _, s := range []string{"did:key:z6Mk", "did:web:a.example%3A8443:agents:x", "did:webvh:Qm_1-2:a.example", "did:1:0", "did:a::b"} {
+	for _, s := range []string{knownDID, "did:web:a.example%3A8443:agents:x", "did:webvh:Qm_1-2:a.example", "did:1:0", "did:a::b"} {
 		if !chain.IsDID(s) {
 			t.Errorf("%q is one", s)
 		}
 	}
-	for _, s := range []string{"", "did", "did:", "did:web", "did:web:", "did::x", "did:Web:x", "DID:web:x", "did:web:x:", "did:web:x/y", "did:web:x#k", "did:web:x?y", "did:web:x y", "did:web:x%3", "did:web:x%zz", "did:web:é", "did:web:" + strings.Repeat("x", chain.MaxDIDBytes)} {
+	for why, s := range chaintest.NoDIDs() {
+		if chain.IsDID(s) {
+			t.Errorf("%s: %q is none", why, s)
+		}
+	}
+	for _, s := range []string{"", "did", "did:", "did:web", "did:web:", "did::x", "did:Web:x", "DID:web:x", "did:web:x:", "did:web:x/y", "did:web:x#k", "did:web:x?y", "did:web:x y", "did:web:x%3", "did:web:x%zz", "did:web:é", "did:key:z6Mk", knownDID + "1", "did:web:" + strings.Repeat("x", chain.MaxDIDBytes)} {
 		if chain.IsDID(s) {
 			t.Errorf("%q is none", s)
 		}

@@ -91,7 +91,7 @@ const (
 
 	MaxAccounts = 16 // of one option
 
-	maxText = 2048 // bytes of an endpoint, a model's name, a DID
+	maxText = 2048 // bytes of an endpoint, a model's name
 )
 
 // Validate checks o for what a device relies on. It does not refuse an
@@ -116,12 +116,15 @@ func (o *Option) Validate() error {
 	if err := o.validTexts(); err != nil {
 		return err
 	}
+	if o.Agent != "" && !IsDID(o.Agent) { // it goes into receipts and tokens
+		return fmt.Errorf("option %s: its agent %q is no DID", o.ID, Clip(o.Agent))
+	}
 	return o.validNumbers()
 }
 
 // validTexts bounds every text but the id and the kind.
 func (o *Option) validTexts() error {
-	for _, s := range []string{o.Agent, o.Adapter, o.Model, o.Endpoint, o.Domain} {
+	for _, s := range []string{o.Adapter, o.Model, o.Endpoint, o.Domain} {
 		if len(s) > maxText {
 			return fmt.Errorf("option %s: a text in it is longer than %d bytes", o.ID, maxText)
 		}

@@ -92,6 +92,20 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	}
 }
 
+// Agents go into receipts and tokens, which take DIDs alone: an option with another one would
+// be work that nobody could account for.
+func TestAnOptionsAgentIsADID(t *testing.T) {
+	o := chaintest.Options(t, "groq/llama agent=did:web:a.example")[0]
+	if err := o.Validate(); err != nil {
+		t.Error(err)
+	}
+	for why, s := range chaintest.NoDIDs() {
+		if o.Agent = s; o.Validate() == nil {
+			t.Errorf("%s: %q passes", why, s)
+		}
+	}
+}
+
 func names(n int) []string {
 	list := make([]string, n)
 	for i := range list {

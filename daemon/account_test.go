@@ -103,7 +103,7 @@ func withShelf(s *shelf) func(*daemon.Config) { return func(c *daemon.Config) { 
 // However a request ends, it has one receipt, which says so and is signed.
 func TestEveryEndHasAReceipt(t *testing.T) {
 	s := &shelf{}
-	inTheShop(t, "local/own/m | alpha/big keys=alpha agent=did:key:zAlpha", withShelf(s), func(t *testing.T, r *shop) {
+	inTheShop(t, "local/own/m | alpha/big keys=alpha agent=did:key:z6MkeXBLjYiSvqnhFb6D7sHm8yKm4jV45wwBFRaatf1cfZ76", withShelf(s), func(t *testing.T, r *shop) {
 		fails := func(class chain.Class) func(context.Context, adapter.Call, func(walk.Chunk) error) walk.Outcome {
 			return func(context.Context, adapter.Call, func(walk.Chunk) error) walk.Outcome {
 				return walk.Outcome{Class: class, Answer: &walk.Answer{Status: 400}}
@@ -123,7 +123,7 @@ func TestEveryEndHasAReceipt(t *testing.T) {
 			{"the caller's error", fails(chain.CallerError), edge.Work{}, receipt.Rejected, "", own},
 			{"a model that nobody has", nil, edge.Work{Model: "nobody"}, receipt.Rejected, "", ""},
 			{"work without a chain", nil, edge.Work{Primitive: "render.pdf"}, receipt.Rejected, "", ""},
-			{"all failed", fails(chain.Timeout), edge.Work{}, receipt.UpstreamError, "", "did:key:zAlpha"},
+			{"all failed", fails(chain.Timeout), edge.Work{}, receipt.UpstreamError, "", "did:key:z6MkeXBLjYiSvqnhFb6D7sHm8yKm4jV45wwBFRaatf1cfZ76"},
 		} {
 			if c.run != nil {
 				r.play.run = c.run

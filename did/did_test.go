@@ -333,6 +333,23 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// Check takes what Resolve does not refuse for its form.
+func TestCheck(t *testing.T) {
+	id, _, err := did.Create(did.New{Place: "example.com", Update: keyOf(1), Sign: public(9)}, start)
+	must(t, err)
+	for _, s := range []string{id, chain.DIDKey(public(1))} {
+		if err := did.Check(s); err != nil {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+	for _, s := range []string{"", "did:web:example.com", "did:key:z6Mk", "did:webvh:x:example.com", "did:webvh:{SCID}:example.com", id + ":", id + "#a", id + "?versionNumber=1", strings.Replace(id, "example.com", "localhost", 1)} {
+		_, err := did.Resolve(t.Context(), nil, s, did.Want{}, start)
+		if !errors.Is(did.Check(s), did.ErrInvalid) || !errors.Is(err, did.ErrInvalid) {
+			t.Errorf("%q: %v; resolved: %v", s, did.Check(s), err)
+		}
+	}
+}
+
 func TestCreateRefuses(t *testing.T) {
 	for _, place := range []string{"", "localhost", "10.0.0.1", "example.com:..", "https://example.com"} {
 		if _, _, err := did.Create(did.New{Place: place, Update: keyOf(1), Sign: public(9)}, start); !errors.Is(err, did.ErrInvalid) {

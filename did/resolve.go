@@ -48,15 +48,12 @@ func Resolve(ctx context.Context, f Fetcher, did string, want Want, now time.Tim
 	if strings.HasPrefix(did, "did:key:") {
 		return resolveKey(did)
 	}
-	w, err := parseWebVH(did)
+	w, err := realWebVH(did)
 	if err != nil {
 		return Resolution{}, err
 	}
 	if f == nil {
 		return Resolution{}, fmt.Errorf("resolve %s: this device resolves did:key only", chain.Clip(did))
-	}
-	if w.scid == placeholder {
-		return Resolution{}, fmt.Errorf("%w: no SCID in %q", ErrInvalid, chain.Clip(did))
 	}
 	r, err := resolveLog(ctx, f, w, did, want, now)
 	if k, ok := f.(Keeper); ok {

@@ -72,6 +72,27 @@ func parseWebVH(did string) (webvh, error) {
 	return webvh{scid, rest}, nil
 }
 
+// Check fails unless s is a DID that [Resolve] might resolve: a did:key of a key that is
+// known here, or a did:webvh. Whether there is such a log is not looked at. Errors wrap
+// ErrInvalid.
+func Check(s string) error {
+	if strings.HasPrefix(s, "did:key:") {
+		_, err := resolveKey(s)
+		return err
+	}
+	_, err := realWebVH(s)
+	return err
+}
+
+// realWebVH takes a did:webvh apart that is not one about to be created.
+func realWebVH(s string) (webvh, error) {
+	w, err := parseWebVH(s)
+	if err == nil && w.scid == placeholder {
+		err = fmt.Errorf("%w: no SCID in %q", ErrInvalid, chain.Clip(s))
+	}
+	return w, err
+}
+
 // url gives the address of a file that belongs to the DID.
 func (w webvh) url(file string) string {
 	host, path, _ := strings.Cut(w.rest, ":")

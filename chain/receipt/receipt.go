@@ -351,10 +351,10 @@ func messageID(s string) error {
 }
 
 func aDID(s string) error {
-	if !strings.HasPrefix(s, "did:") {
+	if !chain.IsDID(s) {
 		return errors.New("want a DID")
 	}
-	return word(s, 8, chain.MaxDIDBytes)
+	return nil
 }
 
 func anyDID(s string) error {

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/chaintest"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -243,6 +245,30 @@ func TestWhatIsNoReceipt(t *testing.T) {
 		_, err := Parse([]byte(strings.Replace(string(s.Line), c.from, c.to, 1)))
 		if !errors.Is(err, ErrReceipt) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Whoever signs and whoever ran it is named by a DID, in the one reading of all.
+func TestAReceiptNamesDIDs(t *testing.T) {
+	for why, s := range chaintest.NoDIDs() {
+		for name, change := range map[string]func(*Receipt){
+			"seeker_did": func(r *Receipt) { r.SeekerDID = s }, "agent_did": func(r *Receipt) { r.AgentDID = s },
+		} {
+			key, r := example(t)
+			r.Executor = nil
+			good, err := r.Sign(key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			line := strings.Replace(string(good.Line), `"`+name+`":"`+lastText(t, good.Line, name)+`"`, `"`+name+`":`+strconv.Quote(s), 1)
+			if _, err := Parse([]byte(line)); !errors.Is(err, ErrReceipt) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %q: %v", why, s, err)
+			}
+			change(&r)
+			if _, err := r.Sign(key); !errors.Is(err, ErrReceipt) {
+				t.Errorf("%s: %q is signed: %v", why, s, err)
+			}
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/daemon/gate"
+	"github.com/chordwheel/chordwheel/did"
 	"github.com/chordwheel/chordwheel/mesh"
 	"github.com/chordwheel/chordwheel/mesh/member"
 )
@@ -391,7 +392,7 @@ func (c *hubConfig) wrong() []string {
 		wrong = append(wrong, fmt.Sprintf("authority_url %q must be https://HOST:PORT", chain.Clip(c.AuthorityURL)))
 	}
 	for _, name := range c.LedgerSenders {
-		if name != anySender && !strings.HasPrefix(name, "did:key:") && !strings.HasPrefix(name, "did:webvh:") {
+		if name != anySender && did.Check(name) != nil {
 			wrong = append(wrong, fmt.Sprintf("ledger_senders: %q must be did:key:…, did:webvh:… or %q", chain.Clip(name), anySender))
 		}
 	}

@@ -281,11 +281,11 @@ func TestManyModelsOfThisMachine(t *testing.T) {
 
 func TestAHubsSettingsAreNamedAtOnce(t *testing.T) {
 	c := defaultHub("127.0.0.1")
-	err := load(&c, t.TempDir(), []string{"CHORDWHEEL_HOSTS=a/b", "CHORDWHEEL_ORIGINS=*", "CHORDWHEEL_LOG=loud", "CHORDWHEEL_WEB=nowhere"})
+	err := load(&c, t.TempDir(), []string{"CHORDWHEEL_HOSTS=a/b", "CHORDWHEEL_ORIGINS=*", "CHORDWHEEL_LOG=loud", "CHORDWHEEL_WEB=nowhere", "CHORDWHEEL_LEDGER_SENDERS=did:web:a.example,*,did:key:z6Mk"})
 	if err == nil {
 		err = c.validate()
 	}
-	for _, want := range []string{"CHORDWHEEL_HOSTS", "CHORDWHEEL_ORIGINS", `log "loud"`, `web "nowhere"`} {
+	for _, want := range []string{"CHORDWHEEL_HOSTS", "CHORDWHEEL_ORIGINS", `log "loud"`, `web "nowhere"`, `ledger_senders: "did:web:a.example"`, `ledger_senders: "did:key:z6Mk"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %q", err, want)
 		}

@@ -221,8 +221,8 @@ resolved now, or checked against a LOGFILE, which is kept. The node's did:key go
 back to the key's own name.`,
 		Example: "  chordwheel did use did:webvh:SCID:example.com", Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := likeDID(args[0]); err != nil {
-				return err
+			if err := did.Check(args[0]); err != nil {
+				return usage("%w", err)
 			}
 			i, key, err := d.node()
 			if err != nil {
@@ -289,14 +289,6 @@ func (d *didCommand) look(ctx context.Context, i identities, name string) (did.R
 	return did.Resolve(ctx, i.shelf.Before(fetch.New(fetch.Options{})), name, did.Want{}, time.Now())
 }
 
-// likeDID refuses what is none of the known DIDs at a glance: another argument, say.
-func likeDID(s string) error {
-	if strings.HasPrefix(s, "did:key:") || strings.HasPrefix(s, "did:webvh:") {
-		return nil
-	}
-	return usage("invalid DID %q: want did:webvh:… or did:key:…", chain.Clip(s))
-}
-
 func (d *didCommand) resolve() *cobra.Command {
 	return &cobra.Command{
 		Use: "resolve DID [LOGFILE]", Short: "Show what a did:key or did:webvh stands for", Args: cobra.RangeArgs(1, 2),
@@ -305,12 +297,12 @@ shown for ?versionId=, ?versionNumber= or ?versionTime= behind it. With a LOGFIL
 is fetched: the log is that, and the approvals of its witnesses lie beside it.`,
 		Example: "  chordwheel did resolve did:webvh:SCID:example.com\n  chordwheel did resolve 'did:webvh:SCID:example.com?versionNumber=1' did.jsonl --json",
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := likeDID(args[0]); err != nil {
-				return err
-			}
 			name, want, err := did.ParseURL(args[0])
+			if err == nil {
+				err = did.Check(name)
+			}
 			if err != nil {
-				return usage("%v", err)
+				return usage("%w", err)
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), resolving)
 			defer cancel()

@@ -41,7 +41,7 @@ The exit code is 0 where the gate allows it and 4 where it does not, whatever GA
 		Example: "  chordwheel gate check eyJhbGciOi… --agent did:key:z6Mk… --capability llm.chat\n  pbpaste | chordwheel gate check - --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if q.Agent != "" && !strings.HasPrefix(q.Agent, "did:") {
+			if q.Agent != "" && !chain.IsDID(q.Agent) {
 				return usage("--agent: want a DID, such as did:key:z6Mk…, not %q", chain.Clip(q.Agent))
 			}
 			if from != "" {

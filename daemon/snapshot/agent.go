@@ -60,11 +60,6 @@ func (a Agent) usable(own bool) bool {
 	if !chain.IsDID(a.DID) || a.Capability == "" || !plain(a.Capability, 128) || !plain(a.ModelID, 256) {
 		return false
 	}
-	if strings.HasPrefix(a.DID, "did:key:") {
-		if _, err := chain.ParseDIDKey(a.DID); err != nil {
-			return false
-		}
-	}
 	return usableEndpoint(a.Endpoint, own)
 }
 

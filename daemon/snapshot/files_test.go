@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chordwheel/chordwheel/chain/chaintest"
 	"github.com/chordwheel/chordwheel/daemon/gate"
 )
 
@@ -229,6 +230,13 @@ func TestRecords(t *testing.T) {
 		_, loose := readAgent(raw, true)
 		if strict != c.any || loose != c.own {
 			t.Errorf("%s: %v of any registry, %v of the own one", name, strict, loose)
+		}
+	}
+	for why, s := range chaintest.NoDIDs() {
+		a := good
+		a.DID = s
+		if a.usable(true) {
+			t.Errorf("%s: %q passes", why, s)
 		}
 	}
 	if _, ok := readAgent([]byte(`{"DID":"did:web:a","Capability":"c","Endpoint":"https://a.example","Status":"active"}`), false); ok {

@@ -118,8 +118,6 @@ func TestExecCaps(t *testing.T) {
 		"transaction":      {128, ask(func(r *wire.ExecRequest, n int) { r.TransactionID = text(n) })},
 		"nonce":            {64, ask(func(r *wire.ExecRequest, n int) { r.Nonce = text(n) })},
 		"request hash":     {128, ask(func(r *wire.ExecRequest, n int) { r.RequestHash = text(n) })},
-		"seeker":           {1024, ask(func(r *wire.ExecRequest, n int) { r.Seeker = text(n) })},
-		"agent":            {1024, ask(func(r *wire.ExecRequest, n int) { r.Agent = text(n) })},
 		"token ID":         {256, ask(func(r *wire.ExecRequest, n int) { r.TokenID = text(n) })},
 		"token":            {16 << 10, ask(func(r *wire.ExecRequest, n int) { r.Token = make([]byte, n) })},
 		"request ID":       {128, ask(func(r *wire.ExecRequest, n int) { r.RequestID = text(n) })},
@@ -156,6 +154,8 @@ func TestExecCaps(t *testing.T) {
 		"endless budget":   func(r *wire.ExecRequest) { r.Budget = 1 << 60 },
 		"endless request":  func(r *wire.ExecRequest) { r.Expires = 1 << 60 },
 		"no hop":           func(r *wire.ExecRequest) { r.Hop = 0 },
+		"no DID asks":      func(r *wire.ExecRequest) { r.Seeker = "did:key:z6Mk" },
+		"no DID is asked":  func(r *wire.ExecRequest) { r.Agent = "did:web:" + text(chain.MaxDIDBytes) },
 	} {
 		r := request()
 		if change(r); !errors.Is(r.Validate(), wire.ErrMessage) {

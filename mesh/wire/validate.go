@@ -70,6 +70,11 @@ func (c *check) peer(p chain.PeerID) {
 	}
 }
 
+// did takes none, or a DID.
+func (c *check) did(what, s string) {
+	c.that(s == "" || chain.IsDID(s), "%s: %q is no DID", what, chain.Clip(s))
+}
+
 func (c *check) scope(s chain.ScopeID) { _, err := chain.ParseScope(string(s)); c.is(err) }
 
 func (c *check) primitive(p chain.Primitive) { _, err := chain.ParsePrimitive(string(p)); c.is(err) }
@@ -133,9 +138,7 @@ func (h *Hello) Validate() error {
 		c.size("head", len(held.Head), 0, maxHead)
 	}
 	c.addresses(h.Addresses)
-	if h.DID != "" {
-		c.word("DID", h.DID, 512)
-	}
+	c.did("DID", h.DID)
 	return c.err
 }
 

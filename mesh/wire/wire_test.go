@@ -21,6 +21,7 @@ import (
 	"testing/iotest"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/chaintest"
 	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
@@ -95,7 +96,7 @@ func samples() map[string]wire.Message {
 func request() *wire.ExecRequest {
 	return &wire.ExecRequest{Executor: peer, Membership: wire.EnvelopeHash([]byte("membership")), Head: wire.EnvelopeHash([]byte("head")), Body: chain.CIDOf([]byte("body")),
 		Extension: wire.EnvelopeHash([]byte("extension")), Option: "peer", Scope: home.Scope, Primitive: home.Primitive,
-		PayloadBytes: 7, PayloadHash: wire.EnvelopeHash([]byte("payload")), TransactionID: "t1", Nonce: "0123456789abcdef", RequestHash: "sha256:00", Seeker: "did:key:z6MkA",
+		PayloadBytes: 7, PayloadHash: wire.EnvelopeHash([]byte("payload")), TransactionID: "t1", Nonce: "0123456789abcdef", RequestHash: "sha256:00", Seeker: "did:key:z6MkeXBLjYiSvqnhFb6D7sHm8yKm4jV45wwBFRaatf1cfZ76",
 		Agent: "did:web:example.org:agents:a", TokenID: "k1", Token: []byte("token"), RequestID: "r1", Model: "auto", Stream: true, Usage: true, Attempts: 8, Budget: 60000,
 		Hop: 1, Expires: 1772366460000}
 }
@@ -195,6 +196,19 @@ func TestFailVectors(t *testing.T) {
 	}
 	if err := wire.Decode(bad["unknown_kind"], new(wire.Request)); !errors.Is(err, wire.ErrUnknown) {
 		t.Errorf("a request of a later version is told from a broken one: %v", err)
+	}
+}
+
+// What a device says that it signs as is a DID.
+func TestAHelloNamesADID(t *testing.T) {
+	h := &wire.Hello{DeviceID: "d", BootID: "b", Membership: []byte("m"), DID: "did:webvh:Qm1:a.example"}
+	if err := h.Validate(); err != nil {
+		t.Error(err)
+	}
+	for why, s := range chaintest.NoDIDs() {
+		if h.DID = s; !errors.Is(h.Validate(), wire.ErrMessage) {
+			t.Errorf("%s: %q passes", why, s)
+		}
 	}
 }
 

@@ -319,10 +319,10 @@ func (r *reader) agent(n ast.Node) Agent {
 	r.object(n, "agent",
 		field{"did", true, func(n ast.Node) {
 			a.DID = r.text(n, "did", func(s string) error {
-				if !strings.HasPrefix(s, "did:key:") && !strings.HasPrefix(s, "did:webvh:") || len(s) > chain.MaxDIDBytes {
-					return fmt.Errorf("%q: want did:key:… or did:webvh:…", clip(s))
+				if !chain.IsDID(s) {
+					return fmt.Errorf("%q: want a DID, such as did:key:z6Mk… or did:webvh:…", clip(s))
 				}
-				return printableName(s)
+				return nil
 			})
 		}},
 		field{"capability", true, func(n ast.Node) { a.Capability = r.text(n, "capability", printableName) }},

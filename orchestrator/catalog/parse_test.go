@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/chaintest"
 	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
 
@@ -90,6 +91,24 @@ func TestProblemsAreBounded(t *testing.T) {
 	_, err = Parse("c", []byte(b.String()))
 	if lines := strings.Count(err.Error(), "\n") + 1; lines != maxProblems+1 {
 		t.Errorf("%d lines, want %d", lines, maxProblems+1)
+	}
+}
+
+// What the hub lists in its registry is what devices take from one.
+func TestAgentsAreDIDs(t *testing.T) {
+	parse := func(did string) error {
+		_, err := Parse("c", fmt.Appendf(nil, "primitives: [{name: llm.chat, default: [local]}]\nagents: [{did: %q, capability: llm.chat, model_id: m}]\n", did))
+		return err
+	}
+	for _, did := range []string{"did:web:agents.example", "did:webvh:Qm1:a.example%3A8443:x", chaintest.Key(1).DID()} {
+		if err := parse(did); err != nil {
+			t.Errorf("%q: %v", did, err)
+		}
+	}
+	for why, did := range chaintest.NoDIDs() {
+		if parse(did) == nil {
+			t.Errorf("%s: %q passes", why, did)
+		}
 	}
 }
 

@@ -214,8 +214,8 @@ func (s *Server) mint(in ask, key ed25519.PublicKey, now time.Time) (token strin
 }
 
 func checkDID(name, s string) error {
-	if !strings.HasPrefix(s, "did:") || len(s) > chain.MaxDIDBytes || !printable(s) {
-		return authority.Refuse(authority.InvalidDID, "%s: want a DID of at most %d bytes", name, chain.MaxDIDBytes)
+	if !chain.IsDID(s) {
+		return authority.Refuse(authority.InvalidDID, "%s: want a DID of at most %d bytes, such as did:key:z6Mk…", name, chain.MaxDIDBytes)
 	}
 	return nil
 }

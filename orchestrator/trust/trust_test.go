@@ -17,21 +17,28 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/chaintest"
 	"github.com/chordwheel/chordwheel/did"
 )
 
-const origin = "https://hub.example:7443"
+const (
+	origin       = "https://hub.example:7443"
+	agentDID     = "did:web:agents.example"
+	suspendedDID = "did:web:agents.example:suspended"
+	otherDID     = "did:web:agents.example:other"
+	strangerDID  = "did:web:stranger.example"
+)
 
 // policy permits one agent to everybody, and says no in the ways that there are.
 type policy struct{}
 
 func (policy) Permit(_ context.Context, seeker, agent, capability string) error {
 	switch {
-	case seeker == "did:key:z6MkStranger":
+	case seeker == strangerDID:
 		return fmt.Errorf("%w: not enrolled", ErrSeeker)
-	case agent == "did:key:z6MkSuspended":
+	case agent == suspendedDID:
 		return ErrSuspended
-	case agent != "did:key:z6MkAgent" || capability != "llm.chat":
+	case agent != agentDID || capability != "llm.chat":
 		return ErrNoAgent
 	}
 	return nil
@@ -119,7 +126,7 @@ func challenge(t testing.TB, s *Server, id string) string {
 func request(t testing.TB, s *Server) ask {
 	t.Helper()
 	key, public := device(t)
-	in := ask{DID: chain.DIDKey(public), Capability: "llm.chat", Audience: "did:key:z6MkAgent"}
+	in := ask{DID: chain.DIDKey(public), Capability: "llm.chat", Audience: agentDID}
 	in.Challenge = challenge(t, s, in.DID)
 	in.Signature = sign(t, key, origin, in)
 	return in
@@ -199,7 +206,7 @@ func TestMint(t *testing.T) {
 func TestMintForADocument(t *testing.T) {
 	s := server(t)
 	key, public1 := device(t)
-	in := ask{DID: "did:webvh:two", Capability: "llm.chat", Audience: "did:key:z6MkAgent", Challenge: challenge(t, s, "did:webvh:two")}
+	in := ask{DID: "did:webvh:two", Capability: "llm.chat", Audience: agentDID, Challenge: challenge(t, s, "did:webvh:two")}
 	in.Signature = sign(t, key, origin, in)
 	status, out, _ := mint(t, s, in)
 	if status != http.StatusOK {
@@ -240,9 +247,9 @@ func TestRefusals(t *testing.T) {
 			in.Challenge = challenge(t, server(t), in.DID)
 			in.Signature = sign(t, key, origin, *in)
 		}, 403, "proof_of_control_failed"},
-		"a seeker unknown":           {func(t *testing.T, s *Server, in *ask) { again(t, s, in, "did:key:z6MkStranger") }, 403, "unknown_seeker"},
-		"a suspended agent":          {func(_ *testing.T, _ *Server, in *ask) { in.Audience = "did:key:z6MkSuspended" }, 403, "agent_suspended"},
-		"an agent unknown":           {func(_ *testing.T, _ *Server, in *ask) { in.Audience = "did:key:z6MkOther" }, 404, "no_agent"},
+		"a seeker unknown":           {func(t *testing.T, s *Server, in *ask) { again(t, s, in, strangerDID) }, 403, "unknown_seeker"},
+		"a suspended agent":          {func(_ *testing.T, _ *Server, in *ask) { in.Audience = suspendedDID }, 403, "agent_suspended"},
+		"an agent unknown":           {func(_ *testing.T, _ *Server, in *ask) { in.Audience = otherDID }, 404, "no_agent"},
 		"a capability unknown":       {func(_ *testing.T, _ *Server, in *ask) { in.Capability = "llm.t3" }, 404, "no_agent"},
 		"no capability":              {func(_ *testing.T, _ *Server, in *ask) { in.Capability = "" }, 400, "invalid_request"},
 		"a capability with a line":   {func(_ *testing.T, _ *Server, in *ask) { in.Capability = "a\nb" }, 400, "invalid_request"},
@@ -265,6 +272,29 @@ func TestRefusals(t *testing.T) {
 		}
 		if len(s.challenges.used) != 0 {
 			t.Errorf("%s: used a challenge up", name)
+		}
+	}
+}
+
+// No text that only looks like a DID reaches a policy, a document or a token.
+func TestDIDsAreRead(t *testing.T) {
+	for why, s := range chaintest.NoDIDs() {
+		for name, in := range map[string]map[string]string{
+			"/trust/v1/challenge": {"did": s},
+			"/trust/v1/token":     {"did": s, "challenge": "c", "signature": "s", "capability": "llm.chat", "audience": agentDID},
+			"audience":            {"did": otherDID, "challenge": "c", "signature": "s", "capability": "llm.chat", "audience": s},
+		} {
+			path := name
+			if name == "audience" {
+				path = "/trust/v1/token"
+			}
+			body, err := json.Marshal(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if status, _, code := call(t, server(t), path, string(body)); status != 400 || code != "invalid_did" {
+				t.Errorf("%s: %s: %d %s", name, why, status, code)
+			}
 		}
 	}
 }
