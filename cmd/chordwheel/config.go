@@ -14,11 +14,10 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/caarlos0/env/v11"
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/daemon/edge"
@@ -26,6 +25,7 @@ import (
 	"github.com/chordwheel/chordwheel/did"
 	"github.com/chordwheel/chordwheel/mesh"
 	"github.com/chordwheel/chordwheel/mesh/member"
+	"github.com/chordwheel/chordwheel/orchestrator/catalog"
 )
 
 // Ports of the product. In `up` device i from 0 has the device ports plus 10·i.
@@ -157,120 +157,30 @@ func load[C deviceConfig | hubConfig](c *C, dir string, environ []string) error 
 	}}); err != nil {
 		wrong = append(wrong, plainEnvError(err, reflect.TypeFor[C]())...)
 	}
+	if _, ofDevice := any(c).(*deviceConfig); ofDevice {
+		wrong = append(wrong, emptyKeys(environ)...)
+	}
 	if len(wrong) == 0 {
 		return nil // flags may still put something over it: validate comes after them
 	}
-	return oneLine(append(wrong, any(c).(interface{ wrong() []string }).wrong()...))
+	wrong = append(wrong, any(c).(interface{ wrong() []string }).wrong()...)
+	if d, ofDevice := any(c).(*deviceConfig); ofDevice && d.Adapters != nil {
+		if _, err := catalog.Services(file, d.Adapters); err != nil {
+			wrong = append(wrong, err.Error())
+		}
+	}
+	return oneLine(wrong)
 }
 
-// decodeConfig reads YAML into c, as far as it can be read, and names everything
-// that is wrong with it.
-func decodeConfig(b []byte, c any) (wrong []string) {
-	if len(strings.TrimSpace(string(b))) == 0 {
-		return nil
-	}
-	defer func() { // of the library: a tag without a value, such as "listen: !x" on two lines, is too much for it
-		if recover() != nil {
-			wrong = []string{"cannot be read: a tag or an alias stands where a value should"}
+// emptyKeys names the keys of the edge and of its owner that are set to nothing: whoever set one
+// meant to have it, and would be served without.
+func emptyKeys(environ []string) (wrong []string) {
+	for _, name := range []string{"ORCH_API_KEY", "ORCH_SERVICE_TOKEN", "ORCH_API_KEY_NEXT", "ORCH_ADMIN_TOKEN"} {
+		if slices.Contains(environ, name+"=") {
+			wrong = append(wrong, name+" is set to nothing: give it a value, or unset it")
 		}
-	}()
-	parsed, err := parser.ParseBytes(b, 0)
-	if err != nil {
-		return []string{plainYAMLError(err)}
-	}
-	if len(parsed.Docs) != 1 {
-		return []string{"holds more than one YAML document; keep one"}
-	}
-	known := knownKeys(reflect.TypeOf(c).Elem())
-	if unknown := unknownKeys(parsed.Docs[0].Body, known); len(unknown) > 0 {
-		wrong = []string{fmt.Sprintf("unknown %s %s; known: %s", plural(len(unknown), "key"), strings.Join(unknown, ", "), strings.Join(known, ", "))}
-	}
-	whole := yaml.UnmarshalWithOptions(b, c, yaml.Strict())
-	if whole == nil {
-		return nil
-	}
-	for _, v := range mappingValues(parsed.Docs[0].Body) { // the library stops at the first
-		if !slices.Contains(known, v.Key.String()) {
-			continue
-		}
-		if err := yaml.NodeToValue(v, c, yaml.Strict()); err != nil {
-			wrong = append(wrong, plainYAMLError(err))
-		}
-	}
-	if len(wrong) == 0 {
-		wrong = []string{plainYAMLError(whole)}
 	}
 	return wrong
-}
-
-func unknownKeys(n ast.Node, known []string) []string {
-	var out []string
-	for _, v := range mappingValues(n) {
-		if key := v.Key.String(); !slices.Contains(known, key) {
-			at := v.Key.GetToken().Position
-			out = append(out, fmt.Sprintf("%q (line %d)", key, at.Line))
-		}
-	}
-	return out
-}
-
-func mappingValues(n ast.Node) []*ast.MappingValueNode {
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		return n.Values
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}
-	}
-	return nil
-}
-
-func knownKeys(t reflect.Type) []string {
-	var out []string
-	for i := range t.NumField() {
-		if key := t.Field(i).Tag.Get("yaml"); key != "" && key != "-" {
-			out = append(out, key)
-		}
-	}
-	return out
-}
-
-// plainYAMLError makes one line of the library's picture of the source, which
-// would also repeat the file's content.
-func plainYAMLError(err error) string {
-	var y yaml.Error
-	if !errors.As(err, &y) {
-		return strings.Join(strings.Fields(err.Error()), " ")
-	}
-	message := y.GetMessage()
-	var wrong *yaml.TypeError
-	if errors.As(err, &wrong) {
-		message = "want " + kindWanted(wrong.DstType) + " here" // the library speaks of this program's fields
-	}
-	if t := y.GetToken(); t != nil && t.Position != nil {
-		return fmt.Sprintf("line %d, column %d: %s", t.Position.Line, t.Position.Column, message)
-	}
-	return message
-}
-
-// kindWanted names what a setting takes.
-func kindWanted(t reflect.Type) string {
-	if t == nil {
-		return "another value"
-	}
-	if t == reflect.TypeFor[time.Duration]() {
-		return "a duration, such as 60s"
-	}
-	switch t.Kind() {
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice:
-		return "a list, such as [a, b],"
-	case reflect.Struct, reflect.Map:
-		return "keys with values"
-	case reflect.String:
-		return "text"
-	}
-	return "a number"
 }
 
 // plainEnvError names every variable that could not be read into a field of t,
@@ -314,9 +224,7 @@ func (c *deviceConfig) wrong() (wrong []string) {
 	if c.KeyRing != "file" && c.KeyRing != "os" {
 		wrong = append(wrong, fmt.Sprintf("keyring %q must be file or os", c.KeyRing))
 	}
-	if len(c.Name) > 64 {
-		wrong = append(wrong, "name is over 64 bytes")
-	}
+	wrong = append(wrong, wrongName(c.Name)...)
 	if _, err := c.Sharing.policy(); err != nil {
 		wrong = append(wrong, err.Error())
 	}
@@ -398,6 +306,7 @@ func (c *hubConfig) wrong() []string {
 	}
 	wrong = append(wrong, wrongListen(c.Listen)...)
 	wrong = append(wrong, edge.CheckNames(c.Hosts, c.Origins)...)
+	wrong = append(wrong, wrongName(c.Name)...)
 	return append(wrong, wrongLevel(c.Log)...)
 }
 
@@ -433,6 +342,17 @@ func isPublic(address string) bool {
 func wrongListen(addresses []string) []string {
 	if err := mesh.CheckAddresses(addresses); err != nil {
 		return []string{"listen: " + err.Error()}
+	}
+	return nil
+}
+
+// wrongName checks the name of a node, which others see in their terminals and logs.
+func wrongName(name string) []string {
+	if len(name) > 64 {
+		return []string{"name is over 64 bytes"}
+	}
+	if !utf8.ValidString(name) || strings.IndexFunc(name, unicode.IsControl) >= 0 {
+		return []string{"name must be one line of UTF-8"}
 	}
 	return nil
 }

@@ -168,6 +168,11 @@ func TestOneLineNamesEverythingThatIsWrong(t *testing.T) {
 		"no file of authorities":       {file: "tls_ca: /nowhere/ca.pem\n", want: []string{"CHORDWHEEL_TLS_CA", "/nowhere/ca.pem"}},
 		"file, environment and values at once": {file: "nmae: x\nmetered: 7\nexplore: 8\nedge: nowhere\n", environ: []string{"SPOOL_MAX=many", "GATE_MODE=loud"},
 			want: []string{`"nmae" (line 1)`, "line 2, column 10: want true or false", "line 3, column 10: want true or false", "SPOOL_MAX must be", `edge "nowhere"`, `GATE_MODE: gate mode "loud"`}, never: "many"},
+		"keys that are empty": {environ: []string{"ORCH_API_KEY=", "ORCH_ADMIN_TOKEN=", "GATE_MODE=loud"}, want: []string{"ORCH_API_KEY is set to nothing", "ORCH_ADMIN_TOKEN is set to nothing", "GATE_MODE"}},
+		"a duration":          {file: "name: a\nspool_alert_age: soon\n", want: []string{"spool_alert_age: line 2, column 18: want a duration, such as 60s"}},
+		"a name of two lines": {file: "name: \"a\\nb\"\nlog: loud\n", want: []string{"name must be one line", `log "loud"`}},
+		"more than one value deep": {file: "pipeline: {enabled: 3, hedge_after: soon, max_parallel_subtasks: 99, bogus: 1}\nsharing: {jobs: many}\nadapters:\n  - name: a b\n",
+			want: []string{"pipeline.enabled: line 1, column 21: want true or false", "pipeline.hedge_after: line 1, column 37: want a duration", "max_parallel_subtasks is 99", `"bogus"`, "sharing.jobs: line 2, column 17: want a number", `"a b"`}},
 		"a broken adapters": {file: "adapters: 7\n", want: []string{"adapters"}},
 		"two services": {file: "adapters:\n  - name: a b\n    adapter: nope\n  - endpoint: ftp://x\n", environ: []string{"GATE_MODE=loud"},
 			want: []string{`"a b"`, `required field "models"`, "config.yaml:4:", `required field "adapter"`, "GATE_MODE"}},
@@ -199,6 +204,21 @@ func TestOneLineNamesEverythingThatIsWrong(t *testing.T) {
 				t.Errorf("%q repeats a value that may be a secret", text)
 			}
 		})
+	}
+}
+
+// A file in which all is commented out says nothing.
+func TestAFileOfCommentsLeavesTheDefaults(t *testing.T) {
+	for _, text := range []string{"# name: a\n# log: debug\n", "---\n# name: a\n", "---\n", "null\n", "~\n", "{}\n"} {
+		dir := t.TempDir()
+		write(t, dir, text)
+		c := defaultDevice(0, "127.0.0.1")
+		if err := load(&c, dir, nil); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if err := oneLine(c.wrong()); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }
 
