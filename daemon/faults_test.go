@@ -44,7 +44,10 @@ func playFault(t *testing.T, adapter *openai.Adapter, fault providertest.Fault, 
 	first := fault.Start(t)
 	second := providertest.New(t, providertest.Healthy(healthyText))
 	options := "alpha/faulty first=20s idle=20s total=50s endpoint=" + first.Endpoint()
-	if fault.Hangs { // until a limit ends it
+	switch {
+	case fault.Hangs && stream && fault.Streamed.Then == providertest.Breaks: // until a limit ends it, which is not that of what comes before
+		options = "alpha/faulty first=20s idle=1500ms total=50s endpoint=" + first.Endpoint()
+	case fault.Hangs:
 		options = "alpha/faulty first=1500ms idle=1500ms total=3s endpoint=" + first.Endpoint()
 	}
 	if !alone {

@@ -200,7 +200,7 @@ func TestAFailedJoinListsEveryAddress(t *testing.T) {
 func TestVisitorsHangUp(t *testing.T) {
 	run(t, 1, func(t *testing.T, w *world) {
 		r := w.devices[0]
-		w.desk.stay = false
+		w.desk.set(func(d *desk) { d.stay = false })
 		w.restartHub(time.Second)
 		w.within(5*time.Minute, "back", r.HubReachable)
 		time.Sleep(3 * time.Minute)
@@ -262,13 +262,13 @@ func TestCallsOfOneDeviceShareASession(t *testing.T) {
 func TestACallThatIsGivenUp(t *testing.T) {
 	run(t, 1, func(t *testing.T, w *world) {
 		r := w.devices[0]
-		w.desk.stall = make(chan struct{})
+		goOn := w.desk.stalls()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := r.Fetch(ctx, wire.Fetch{Slot: home}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		close(w.desk.stall)
+		goOn()
 		if _, err := r.Fetch(t.Context(), wire.Fetch{Slot: home}); err != nil {
 			t.Errorf("the next call: %v", err)
 		}
@@ -281,13 +281,13 @@ func TestACallThatIsGivenUp(t *testing.T) {
 // A hub that accepts and then says nothing is hung up on after half a minute.
 func TestASilentHub(t *testing.T) {
 	run(t, 1, func(t *testing.T, w *world) {
-		w.desk.stall = make(chan struct{})
+		goOn := w.desk.stalls()
 		start := time.Now()
 		_, err := w.devices[0].Fetch(t.Context(), wire.Fetch{Slot: home})
 		if err == nil || time.Since(start) > 2*time.Minute {
 			t.Errorf("after %s: %v", time.Since(start), err)
 		}
-		close(w.desk.stall)
+		goOn()
 		w.within(time.Minute, "a call gets through", func() bool {
 			_, err := w.devices[0].Fetch(t.Context(), wire.Fetch{Slot: home})
 			return err == nil

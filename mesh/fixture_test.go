@@ -30,9 +30,9 @@ type desk struct {
 	key    chain.Key
 	secret []byte
 	topics []wire.TopicKey
-	stay   bool
 
 	mu      sync.Mutex
+	stay    bool
 	serial  uint64
 	hellos  map[chain.PeerID]int
 	reports []wire.Report
@@ -90,10 +90,28 @@ func (d *desk) Report(_ context.Context, _ chain.PeerID, r wire.Report) (wire.Re
 	return wire.ReportReply{Accepted: true}, nil
 }
 
+// set changes d while the hub may ask it.
+func (d *desk) set(change func(*desk)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(d)
+}
+
+// stalls holds every Fetch up from now on, until goOn is called. Call it where the
+// test's bubble is.
+func (d *desk) stalls() (goOn func()) {
+	stall := make(chan struct{})
+	d.set(func(d *desk) { d.stall = stall })
+	return func() { close(stall) }
+}
+
 func (d *desk) Fetch(ctx context.Context, _ chain.PeerID, f wire.Fetch) (wire.FetchReply, error) {
-	if d.stall != nil {
+	d.mu.Lock()
+	stall := d.stall
+	d.mu.Unlock()
+	if stall != nil {
 		select {
-		case <-d.stall:
+		case <-stall:
 		case <-ctx.Done():
 			return wire.FetchReply{}, ctx.Err()
 		}
@@ -129,16 +147,23 @@ type world struct {
 // rim is a device and what it was told.
 type rim struct {
 	*mesh.Device
-	key  chain.Key
-	hear func(mesh.Presence)
+	key chain.Key
 
 	moves       atomic.Int64
 	mu          sync.Mutex
+	hear        func(mesh.Presence) // set it with hears
 	invalidated []uint64
 	ups         []bool
 	welcomes    int
 	lists       int
 	at          []time.Time // of each change in reachability
+}
+
+// hears has what r hears from now on be given to hear.
+func (r *rim) hears(hear func(mesh.Presence)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hear = hear
 }
 
 func (r *rim) seqs() []uint64 {
@@ -232,8 +257,11 @@ func (w *world) device(i int, change func(*mesh.DeviceConfig)) *rim {
 		OnRevoked: func([]byte) { r.mu.Lock(); defer r.mu.Unlock(); r.lists++ },
 		OnWelcome: func(wire.Welcome) { r.mu.Lock(); defer r.mu.Unlock(); r.welcomes++ },
 		OnAnnounce: func(p mesh.Presence) {
-			if r.hear != nil {
-				r.hear(p)
+			r.mu.Lock()
+			hear := r.hear
+			r.mu.Unlock()
+			if hear != nil {
+				hear(p)
 			}
 		},
 		OnHub: func(up bool) {

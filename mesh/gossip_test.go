@@ -99,7 +99,7 @@ func TestOldAndNewTopicKeysAreHeard(t *testing.T) {
 func TestAnnouncementsNeedAMembership(t *testing.T) {
 	run(t, 2, func(t *testing.T, w *world) {
 		heard := make(chan mesh.Presence, 10)
-		w.devices[0].hear = func(p mesh.Presence) { heard <- p }
+		w.devices[0].hears(func(p mesh.Presence) { heard <- p })
 		r := w.rogue(3, 1)
 		self := chain.PeerID(r.ID().String())
 		now := time.Now()
@@ -174,7 +174,7 @@ func TestAnnouncementsNeedAMembership(t *testing.T) {
 func TestRecordedAnnouncementsStayOld(t *testing.T) {
 	run(t, 2, func(t *testing.T, w *world) {
 		heard := make(chan string, 10)
-		w.devices[1].hear = func(p mesh.Presence) { heard <- p.BootID }
+		w.devices[1].hears(func(p mesh.Presence) { heard <- p.BootID })
 		topic := mesh.AnnounceTopic(testMesh, w.desk.topics[0])
 		r := w.rogue(3, 0, 2)
 		r.topic(topic)

@@ -178,7 +178,7 @@ func TestSixtyDevicesHearTheHubAndEachOther(t *testing.T) {
 	run(t, 60, func(t *testing.T, w *world) {
 		heard := make(chan mesh.Presence, 1000)
 		for _, r := range w.devices {
-			r.hear = func(p mesh.Presence) { heard <- p }
+			r.hears(func(p mesh.Presence) { heard <- p })
 		}
 		start := time.Now()
 		w.invalidate(1)
@@ -223,7 +223,7 @@ func TestHubForgetsVisitors(t *testing.T) {
 
 func TestHubClosesWhileDevicesTalk(t *testing.T) {
 	run(t, 2, func(t *testing.T, w *world) {
-		w.desk.stall = make(chan struct{})
+		_ = w.desk.stalls()
 		ended := make(chan error, 1)
 		go func() {
 			_, err := w.devices[0].Fetch(t.Context(), wire.Fetch{Slot: home})

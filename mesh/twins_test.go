@@ -47,6 +47,8 @@ func TestOneDeviceIDTwice(t *testing.T) {
 		w.within(13*time.Minute, "the holder and the third tell", func() bool {
 			return a.saw(mesh.SameDeviceID, b.PeerID()) && c.saw(mesh.SameDeviceID, b.PeerID())
 		})
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		if len(a.clones) != 1 || a.clones[0].ID != chain.DeviceID("id-"+a.PeerID()) || a.clones[0].Other != a.PeerID() {
 			t.Errorf("told once, with both names: %+v", a.clones)
 		}

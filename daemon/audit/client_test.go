@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -146,9 +147,12 @@ func TestALedgerInEveryMood(t *testing.T) {
 			return false
 		},
 	}
+	var mu sync.Mutex // the spool sends no two at once, but a handler whose connection breaks ends when it ends
 	var taken, asked []string
-	client := ledgerThat(t, func(w http.ResponseWriter, r *http.Request) { // one at a time: the spool sends no two at once
+	client := ledgerThat(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
 		asked = append(asked, string(b))
 		w.Header()["Retry-After"] = soon["Retry-After"]
 		mood := func(w http.ResponseWriter, _ string) bool { w.WriteHeader(http.StatusAccepted); return true }
@@ -162,6 +166,8 @@ func TestALedgerInEveryMood(t *testing.T) {
 	if err := s.Drain(ctx, untilAll{client, s, enough}); err != nil {
 		t.Fatal(err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if got := strings.Join(taken, ""); got != `{"n":0}{"n":2}{"n":3}{"n":4}` {
 		t.Errorf("taken: %s", got)
 	}

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,9 +132,9 @@ func TestTLS(t *testing.T) {
 
 func TestAnswers(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
-	hits := 0
+	var hits atomic.Int32
 	base, pin, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		hits++
+		hits.Add(1)
 		switch r.URL.Path {
 		case "/x/moved":
 			http.Redirect(w, r, "/x/ok", http.StatusFound)
@@ -152,8 +153,8 @@ func TestAnswers(t *testing.T) {
 		}
 	}, tls.VersionTLS13)
 	base, o := base+"/x/", Options{Pin: pin}
-	if a, err := ask(t, base, o, "/moved", 100); err != nil || a.Status != http.StatusFound || hits != 1 {
-		t.Error("a redirect was followed", a.Status, err, hits)
+	if a, err := ask(t, base, o, "/moved", 100); err != nil || a.Status != http.StatusFound || hits.Load() != 1 {
+		t.Error("a redirect was followed", a.Status, err, hits.Load())
 	}
 	if a, err := ask(t, base, o, "/large", 99); !errors.Is(err, ErrLarge) || a.Status != http.StatusOK || a.Body != nil {
 		t.Error(a.Status, err)

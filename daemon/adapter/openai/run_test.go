@@ -252,6 +252,8 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	for i := range 20 {
 		_, _ = collect(t.Context(), a, chat(srv.URL+"/v1", i%2 == 0))
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if len(from) != 1 {
 		t.Errorf("20 calls one after the other took %d connections", len(from))
 	}
@@ -307,12 +309,13 @@ func TestPlainHTTPStaysInside(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"choices":[{"message":{"content":"hi"}}]}`)
 	}))
-	defer srv.Close()
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	srv.StartTLS()
+	defer srv.Close()
 	if _, o := collect(t.Context(), newAdapter(t), chat(srv.URL, false)); o.Class != chain.Unreachable {
 		t.Errorf("a stranger's certificate: %s", o.Class)
 	}
