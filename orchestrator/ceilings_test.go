@@ -143,15 +143,11 @@ func TestWhatCannotBeKeptIsNotLeased(t *testing.T) {
 		r := start(t, newDisk(), parsed(t, rationed))
 		a := r.joined("a", "key:alpha", "key:beta")
 		q := wire.Lease{Asks: []wire.LeaseAsk{{Account: "key beta calls_per_day", Slot: home}}}
-		r.disk.mu.Lock()
-		r.disk.fail = errors.New("the disk is full")
-		r.disk.mu.Unlock()
+		r.disk.failing(errors.New("the disk is full"))
 		if reply, err := r.Lease(t.Context(), a.key.PeerID(), q); err == nil {
 			t.Errorf("%+v", reply)
 		}
-		r.disk.mu.Lock()
-		r.disk.fail = nil
-		r.disk.mu.Unlock()
+		r.disk.failing(nil)
 		s, err := r.Status(t.Context())
 		if err != nil || s.Ceilings[0].Leased != 0 {
 			t.Errorf("%+v, %v", s.Ceilings, err)

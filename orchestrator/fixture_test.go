@@ -106,6 +106,20 @@ func (d *disk) WriteChecked(name string, b []byte) error {
 	return nil
 }
 
+// failing makes every write fail from now on; nil ends that.
+func (d *disk) failing(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail = err
+}
+
+// kept gives the number of records in a bucket.
+func (d *disk) kept(bucket string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.buckets[bucket])
+}
+
 // written gives the number of writes to a bucket.
 func (d *disk) written(bucket string) int {
 	d.mu.Lock()
@@ -216,6 +230,14 @@ func (s *said) last() wire.Available {
 	return s.invalidations[len(s.invalidations)-1]
 }
 
+// revoked gives the lists of revocations that were published.
+func (s *said) revoked() [][]byte {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lists)
+}
+
 func (s *said) count() int {
 	synctest.Wait()
 	s.mu.Lock()
@@ -230,7 +252,25 @@ type rig struct {
 	key  chain.Key
 	disk *disk
 	said *said
-	logs *bytes.Buffer
+	logs *journal
+}
+
+// journal is what a hub logs. Its goroutines may go on logging while a test reads.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
 }
 
 var hubKey = sync.OnceValue(func() chain.Key { return newKey() })
@@ -246,7 +286,7 @@ func newKey() chain.Key {
 // start runs a hub over d, and closes it with the test.
 func start(t testing.TB, d *disk, c catalog.Catalog) *rig {
 	t.Helper()
-	r := &rig{t: t, key: hubKey(), disk: d, said: &said{}, logs: &bytes.Buffer{}}
+	r := &rig{t: t, key: hubKey(), disk: d, said: &said{}, logs: &journal{}}
 	id, err := orchestrator.MeshID(d)
 	if err != nil {
 		t.Fatal(err)

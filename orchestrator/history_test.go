@@ -239,11 +239,7 @@ func TestOldBodiesLeaveTheDisk(t *testing.T) {
 		}
 		d.order(home)
 		was := d.marks[home]
-		kept := func() int {
-			r.disk.mu.Lock()
-			defer r.disk.mu.Unlock()
-			return len(r.disk.buckets["hub-bodies"])
-		}
+		kept := func() int { return r.disk.kept("hub-bodies") }
 		if n := kept(); n < 40 {
 			t.Fatalf("only %d bodies were published", n)
 		}

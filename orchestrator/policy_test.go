@@ -496,7 +496,7 @@ func TestFullDisk(t *testing.T) {
 		r := start(t, d, parsed(t, declared))
 		a := r.joined("a", "key:alpha", "key:beta")
 		p := success(t, r, "alpha/small")
-		d.fail = errors.New("no space left")
+		d.failing(errors.New("no space left"))
 		q := batch("boot", 1, "alpha/small", chain.Timeout, 20, time.Second)
 		if reply, err := r.Report(t.Context(), a.key.PeerID(), q); err == nil || reply.Accepted {
 			t.Fatalf("acknowledged: %+v", reply)
@@ -505,7 +505,7 @@ func TestFullDisk(t *testing.T) {
 		if _, err := r.Invite(t.Context(), orchestrator.Invite{}); err == nil {
 			t.Error("an invitation that is not kept was handed out")
 		}
-		d.fail = nil
+		d.failing(nil)
 		if reply, err := r.Report(t.Context(), a.key.PeerID(), q); err != nil || !reply.Accepted {
 			t.Fatalf("%+v %v", reply, err)
 		}
