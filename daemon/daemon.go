@@ -10,6 +10,7 @@ package daemon
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -181,7 +182,7 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	now := time.Now()
 	joined.Revoked = joined.Revoked || joined.ended(now)
-	bootID := fmt.Sprintf("%016x%016x", cfg.Random.Uint64(), cfg.Random.Uint64())
+	bootID := crand.Text() // not of cfg.Random: nonces begin with it, and it must never come again
 	d := &Daemon{
 		cfg: cfg, did: cfg.Key.DID(), bootID: bootID, started: now, locals: map[chain.OptionID]chain.Option{},
 		standing: walk.NewStanding(rand.NewPCG(cfg.Random.Uint64(), cfg.Random.Uint64())),

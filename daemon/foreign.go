@@ -45,7 +45,7 @@ const (
 
 func newForeign(d *Daemon) *foreign {
 	f := &foreign{d: d, sharing: sharing.New(d.cfg.Sharing, d.cfg.Sensors), lines: rate.NewLimiter(rate.Every(refusalEvery), refusalLines)}
-	f.decide = executor.New(d.cfg.Key.PeerID(), f, f.sharing, executor.Limits{})
+	f.decide = executor.New(d.cfg.Key.PeerID(), d.bootID, f, f.sharing, executor.Limits{})
 	if d.cfg.Gating.Gate != nil {
 		f.decide.Guard(f)
 	}
@@ -120,13 +120,19 @@ func (f *foreign) Admit(_ context.Context, from chain.PeerID, open *wire.ExecOpe
 	now := time.Now()
 	admitted, err := f.admit(from, open, now)
 	if err != nil {
-		if !errors.Is(err, &wire.ExecRefusal{Code: wire.ExecNeed}) && f.lines.AllowN(now, 1) {
+		if !question(err) && f.lines.AllowN(now, 1) {
 			f.d.cfg.Log.Info("refused a peer's work", "peer", from, "reason", err)
 		}
 		return nil, err
 	}
 	f.sharing.Job(true)
 	return &job{Job: admitted, foreign: f, began: now}, nil
+}
+
+// question reports whether a refusal is one that is answered at once.
+func question(err error) bool {
+	var no *wire.ExecRefusal
+	return errors.As(err, &no) && no.Question()
 }
 
 // admit decides, and counts whom drain waits for.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -122,6 +123,18 @@ func BenchmarkForeignWork(b *testing.B) {
 		Option: "peer", Scope: chain.DefaultScope, Primitive: chain.LLMChat, PayloadBytes: int64(len(payload)), PayloadHash: sum[:],
 		TransactionID: "t", RequestHash: hash, RequestID: "r", Model: "auto", Attempts: 4, Budget: 30_000, Hop: 1,
 	}
+	sign := func(boot string, life time.Duration) {
+		q.Nonce, q.Expires = wire.ExecNonce(boot, rand.Text()), chain.InstantOf(time.Now().Add(life))
+		if open.Request, err = wire.SealExecRequest(submitter, q); err != nil {
+			b.Fatal(err)
+		}
+	}
+	sign("", time.Minute)
+	_, err = runs.Admit(b.Context(), submitter.PeerID(), open)
+	var no *wire.ExecRefusal
+	if !errors.As(err, &no) || no.Boot == "" {
+		b.Fatal(err)
+	}
 	public, _ := executor.PeerID().Public()
 	var floor, answer, whole []float64
 	for b.Loop() {
@@ -140,10 +153,7 @@ func BenchmarkForeignWork(b *testing.B) {
 		}
 		floor = append(floor, float64(time.Since(began)))
 
-		q.Nonce, q.Expires = rand.Text(), chain.InstantOf(time.Now().Add(time.Second)) // soon forgotten
-		if open.Request, err = wire.SealExecRequest(submitter, q); err != nil {
-			b.Fatal(err)
-		}
+		sign(no.Boot, time.Second) // soon forgotten
 		heard := receipt.NewResponse(q.Primitive, false)
 		began = time.Now()
 		var last time.Duration

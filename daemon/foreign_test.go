@@ -179,7 +179,7 @@ func (g *guest) ask(payload string, change func(*wire.ExecRequest)) (*wire.ExecO
 	r := wire.ExecRequest{
 		Executor: chaintest.PeerID(device), Membership: wire.EnvelopeHash(open.Membership), Head: wire.EnvelopeHash(open.Head), Body: g.head.Body,
 		Option: "peer", Scope: chain.DefaultScope, Primitive: chain.LLMChat, PayloadBytes: int64(len(payload)), PayloadHash: sum[:],
-		TransactionID: "t", Nonce: rand.Text(), RequestHash: hash, RequestID: "req-7", Model: "auto", Stream: true,
+		TransactionID: "t", Nonce: g.r.nonce(rand.Text()), RequestHash: hash, RequestID: "req-7", Model: "auto", Stream: true,
 		Attempts: 4, Budget: 30_000, Hop: 1, Expires: chain.InstantOf(time.Now().Add(time.Minute)),
 	}
 	if change != nil {
@@ -189,6 +189,13 @@ func (g *guest) ask(payload string, change func(*wire.ExecRequest)) (*wire.ExecO
 		g.t.Fatal(err)
 	}
 	return open, r
+}
+
+// nonce makes a nonce that the device takes.
+func (r *shop) nonce(random string) string {
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	return wire.ExecNonce(r.hub.hellos[0].BootID, random)
 }
 
 // revocation is a signed list with this guest on it.

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -108,7 +109,7 @@ func TestATokenAndNonceComeOnce(t *testing.T) {
 		var held string
 		o.set(func(o *bureau) { held = o.mint(g.key.PeerID().DID(), self(), "llm.chat") })
 		do := func(nonce string) error {
-			_, _, _, err := g.do(t.Context(), streamed, func(q *wire.ExecRequest) { q.Token, q.TokenID, q.Nonce = []byte(held), "jti-1", nonce })
+			_, _, _, err := g.do(t.Context(), streamed, func(q *wire.ExecRequest) { q.Token, q.TokenID, q.Nonce = []byte(held), "jti-1", r.nonce(nonce) })
 			return err
 		}
 		if err := do("nonce-one-of-16-bytes"); err != nil {
@@ -129,9 +130,11 @@ type linked struct {
 	*hub
 	from chain.PeerID
 	to   *bench
+	tape *[]wire.ExecOpen // of what went over it
 }
 
 func (l linked) Exec(ctx context.Context, _ chain.PeerID, open wire.ExecOpen, payload []byte, emit exec.Emit) (wire.ExecTrailer, error) {
+	*l.tape = append(*l.tape, open)
 	job, err := l.to.hub.events.Executor.Admit(ctx, l.from, &open)
 	if err != nil {
 		return wire.ExecTrailer{}, err
@@ -142,37 +145,43 @@ func (l linked) Exec(ctx context.Context, _ chain.PeerID, open wire.ExecOpen, pa
 	return trailer, nil
 }
 
+// enforcing is a device of the mesh that enforces, with what m has.
+func enforcing(t *testing.T, o *bureau, key chain.Key, m *memory, spool *shelf, connect func(*hub) daemon.Node) *bench {
+	t.Helper()
+	const options = "peer | local/own/m"
+	p := &provider{fails: map[chain.OptionID]walk.Outcome{}}
+	made := assemble(t, p, func(c *daemon.Config) {
+		c.Key, c.Chains, c.Marks, c.State, c.Spool = key, chains{m}, marks{m}, m, spool
+		o.gated(gate.Enforce, true)(c)
+		plain := c.Connect
+		c.Connect = func(ctx context.Context, j daemon.Joined, events daemon.Events) (daemon.Node, error) {
+			node, err := plain(ctx, j, events)
+			return connect(node.(*hub)), err
+		}
+	})
+	made.memory, made.provider, made.hub.peer = m, p, key.PeerID()
+	made.hub.rules = chain.Rules{Fixed: true}
+	made.hub.serve(options)
+	if err := made.Join(t.Context(), made.invitation()); err != nil {
+		t.Fatal(err)
+	}
+	<-made.Visited()
+	return made
+}
+
+// boxKey is the second device's of a pair.
+const boxKey = 10
+
 // pair is two devices that enforce: the first has its work done by the second, whose
 // DID is other.
-func pair(t *testing.T, o *bureau, s, others *shelf) (a, b *bench, other string) {
+func pair(t *testing.T, o *bureau, s, others *shelf) (a, b *bench, other string, tape *[]wire.ExecOpen) {
 	t.Helper()
 	t.Cleanup(o.ends)
-	const n = 10
-	const options = "peer | local/own/m"
-	device := func(key chain.Key, spool *shelf, connect func(*hub) daemon.Node) *bench {
-		m, p := newMemory(), &provider{fails: map[chain.OptionID]walk.Outcome{}}
-		made := assemble(t, p, func(c *daemon.Config) {
-			c.Key, c.Chains, c.Marks, c.State, c.Spool = key, chains{m}, marks{m}, m, spool
-			o.gated(gate.Enforce, true)(c)
-			plain := c.Connect
-			c.Connect = func(ctx context.Context, j daemon.Joined, events daemon.Events) (daemon.Node, error) {
-				node, err := plain(ctx, j, events)
-				return connect(node.(*hub)), err
-			}
-		})
-		made.memory, made.provider, made.hub.peer = m, p, key.PeerID()
-		made.hub.rules = chain.Rules{Fixed: true}
-		made.hub.serve(options)
-		if err := made.Join(t.Context(), made.invitation()); err != nil {
-			t.Fatal(err)
-		}
-		<-made.Visited()
-		return made
-	}
-	b = device(chaintest.Key(n), others, func(h *hub) daemon.Node { return h })
-	a = device(chaintest.Key(1), s, func(h *hub) daemon.Node { return linked{h, chaintest.PeerID(1), b} })
-	a.neighbour("box", n)
-	return a, b, chaintest.PeerID(n).DID()
+	tape = new([]wire.ExecOpen)
+	b = enforcing(t, o, chaintest.Key(boxKey), newMemory(), others, func(h *hub) daemon.Node { return h })
+	a = enforcing(t, o, chaintest.Key(1), newMemory(), s, func(h *hub) daemon.Node { return linked{h, chaintest.PeerID(1), b, tape} })
+	a.neighbour("box", boxKey)
+	return a, b, chaintest.PeerID(boxKey).DID(), tape
 }
 
 // Two devices that enforce: work goes from one to the other by a token, and goes on
@@ -180,7 +189,7 @@ func pair(t *testing.T, o *bureau, s, others *shelf) (a, b *bench, other string)
 func TestTwoDevicesEnforceWithTheHubAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, s, others := newBureau(t), &shelf{}, &shelf{}
-		a, b, other := pair(t, o, s, others)
+		a, b, other, _ := pair(t, o, s, others)
 		o.lists(self(), other)
 		for _, d := range []*bench{a, b} {
 			if err := d.Refresh(t.Context()); err != nil {
@@ -237,7 +246,7 @@ func TestTwoDevicesEnforceWithTheHubAway(t *testing.T) {
 func TestAPeersGateSaysNo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newBureau(t)
-		a, b, other := pair(t, o, &shelf{}, &shelf{})
+		a, b, other, _ := pair(t, o, &shelf{}, &shelf{})
 		o.lists(self(), other)
 		if err := a.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
@@ -251,6 +260,95 @@ func TestAPeersGateSaysNo(t *testing.T) {
 		if err != nil || text != "answer of local/own/m" || result.Option != "local/own/m" || len(result.Failures) != 1 || result.Failures[0].Class != chain.Denied ||
 			result.Failures[0].Why != "box: it holds that it is suspended" {
 			t.Errorf("%q %+v %v", text, result, err)
+		}
+	})
+}
+
+// An executor that was killed knows nothing of what it admitted, wrote nothing of it, and
+// takes none of it again: neither what was recorded, nor its nonce in a request that was
+// signed anew. Who asks honestly is asked for another nonce, and notices nothing.
+func TestAKilledExecutorTakesNothingAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, s, others := newBureau(t), &shelf{}, &shelf{}
+		a, b, other, tape := pair(t, o, s, others)
+		o.lists(self(), other)
+		refresh := func(d *bench) {
+			if err := d.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refresh(a)
+		refresh(b)
+		ask := func(step string, sent int) {
+			t.Helper()
+			*tape = nil
+			text, result, err := a.askChat(&edge.Work{Model: edge.Auto})
+			if err != nil || result.Option != "peer" || text != "answer of local/own/m" || result.Attempts != 1 || len(result.Failures) != 0 {
+				t.Fatalf("%s: %q %+v %v", step, text, result, err)
+			}
+			if len(*tape) != sent {
+				t.Errorf("%s: sent %d times, want %d", step, len(*tape), sent)
+			}
+		}
+		refused := func(step string, open wire.ExecOpen, want wire.ExecCode) {
+			t.Helper()
+			_, err := b.hub.events.Executor.Admit(t.Context(), chaintest.PeerID(1), &open)
+			if !errors.Is(err, &wire.ExecRefusal{Code: want}) {
+				t.Errorf("%s: %v, want %s", step, err, want)
+			}
+		}
+		ask("at first it has to say of which boot nonces are", 2)
+		ask("then it is known", 1)
+		recorded := (*tape)[0]
+		refused("a replay", recorded, wire.ExecInvalidToken)
+
+		// What the killed one had in memory is gone; what it had on disk is there.
+		after := enforcing(t, o, chaintest.Key(boxKey), b.memory, &shelf{}, func(h *hub) daemon.Node { return h })
+		b.Daemon, b.hub, b.provider = after.Daemon, after.hub, after.provider
+		refresh(b)
+		refused("a replay after it was killed", recorded, wire.ExecStaleNonce)
+		_, again, err := wire.OpenExecRequest(recorded.Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again.Expires = chain.InstantOf(time.Now().Add(5 * time.Minute))
+		signed := recorded
+		if signed.Request, err = wire.SealExecRequest(chaintest.Key(1), again); err != nil {
+			t.Fatal(err)
+		}
+		refused("its token and nonce, signed anew", signed, wire.ExecStaleNonce)
+		if n := len(b.provider.calls); n != 0 {
+			t.Errorf("%d calls", n)
+		}
+		ask("an honest request", 2)
+		ask("and the next", 1)
+		if f := b.Status().Foreign; f.Answered != 2 || len(f.Refused) != 0 {
+			t.Errorf("%+v", f)
+		}
+		time.Sleep(3 * time.Minute)
+		refused("once it has expired", recorded, wire.ExecExpired)
+	})
+}
+
+// An executor that is content with no nonce is asked twice, and then the next option is.
+func TestAnExecutorThatWantsOneNonceAfterAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, x := beside(t, withSlot)
+		boots := []string{"the-first", "the-second", "the-third"}
+		x.set(func(x *box) {
+			x.runs = func(context.Context, wire.ExecRequest, exec.Emit) (wire.ExecTrailer, error) {
+				no := &wire.ExecRefusal{Code: wire.ExecStaleNonce, Boot: boots[0]}
+				boots = boots[1:]
+				return wire.ExecTrailer{}, no
+			}
+		})
+		text, result, err := b.ask(edge.Work{})
+		if err != nil || text != "answer of beta/small" || len(result.Failures) != 1 || result.Failures[0].Class != chain.Internal {
+			t.Errorf("%q %+v %v", text, result, err)
+		}
+		asked := x.asked()
+		if len(asked) != 2 || !asked[0].OfBoot("boot") || !asked[1].OfBoot("the-first") || asked[0].TransactionID != asked[1].TransactionID {
+			t.Errorf("%+v", asked)
 		}
 	})
 }

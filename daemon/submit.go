@@ -111,7 +111,7 @@ func (r *run) open(a *walk.Attempt, cleared *clearance, now time.Time) (wire.Exe
 		Executor: a.Peer, Membership: wire.EnvelopeHash(open.Membership), Head: wire.EnvelopeHash(open.Head), Body: c.Head().Body,
 		Option: a.Option.ID, Scope: c.Slot().Scope, Primitive: c.Slot().Primitive,
 		PayloadBytes: int64(len(r.work.Body)), PayloadHash: r.handover.payloadHash[:],
-		TransactionID: r.handover.transaction, Nonce: rand.Text(), RequestHash: r.handover.requestHash,
+		TransactionID: r.handover.transaction, Nonce: wire.ExecNonce(d.peers.Boot(a.Peer), rand.Text()), RequestHash: r.handover.requestHash,
 		Seeker: d.cfg.Key.DID(), Agent: a.Peer.DID(), TokenID: cleared.id,
 		RequestID: r.work.ID, Model: r.work.Model, Stream: r.work.Stream, Usage: r.work.Usage,
 		Attempts: a.Lent, Budget: max(1, chain.MillisOf(lentTime(a, r.work.Stream))), Hop: 1, Expires: chain.InstantOf(now.Add(requestLife)),
@@ -154,6 +154,15 @@ func lentTime(a *walk.Attempt, stream bool) time.Duration {
 	return most - min(most/20, time.Second/2)
 }
 
+// hand sends what was signed for an attempt, and passes on what comes back.
+func (r *run) hand(ctx context.Context, a *walk.Attempt, open wire.ExecOpen, emit func(walk.Chunk) error) (wire.ExecTrailer, error) {
+	d := r.daemon
+	return d.nodeNow().Exec(ctx, a.Peer, open, r.work.Body, func(data []byte, meaningful, more bool) error {
+		d.peers.Heard(a.Peer, 0, time.Now())
+		return emit(walk.Chunk{Data: data, Meaningful: meaningful, More: more})
+	})
+}
+
 // runAtPeer makes one attempt at the peer that the slot is bound to.
 func (r *run) runAtPeer(ctx context.Context, a walk.Attempt, cleared *clearance, emit func(walk.Chunk) error) walk.Outcome {
 	d := r.daemon
@@ -170,10 +179,15 @@ func (r *run) runAtPeer(ctx context.Context, a walk.Attempt, cleared *clearance,
 		defer close(watched)
 		d.watch(ctx, a.Peer, giveUp)
 	}()
-	trailer, err := d.nodeNow().Exec(ctx, a.Peer, open, r.work.Body, func(data []byte, meaningful, more bool) error {
-		d.peers.Heard(a.Peer, 0, time.Now())
-		return emit(walk.Chunk{Data: data, Meaningful: meaningful, More: more})
-	})
+	trailer, err := r.hand(ctx, &a, open, emit)
+	var no *wire.ExecRefusal
+	if errors.As(err, &no) && no.Code == wire.ExecStaleNonce && no.Boot != "" { // it was restarted, and this is no second attempt
+		d.peers.Booted(a.Peer, no.Boot)
+		if anew, signed, failed := r.open(&a, cleared, time.Now()); failed == nil {
+			request = signed
+			trailer, err = r.hand(ctx, &a, anew, emit)
+		}
+	}
 	silent := errors.Is(context.Cause(ctx), errSilent)
 	over := ctx.Err() != nil
 	giveUp(nil)
@@ -187,7 +201,6 @@ func (r *run) runAtPeer(ctx context.Context, a walk.Attempt, cleared *clearance,
 		}
 		return r.told(&a, &trailer, time.Since(began))
 	}
-	var no *wire.ExecRefusal
 	switch {
 	case silent:
 		d.doubt(a.Peer)

@@ -44,6 +44,9 @@ func (d *Device) Exec(ctx context.Context, to chain.PeerID, open wire.ExecOpen, 
 			lean = open
 			continue
 		}
+		if errors.Is(err, &wire.ExecRefusal{Code: wire.ExecStaleNonce}) {
+			d.sent.Forget(to) // it was restarted
+		}
 		if err == nil {
 			d.sent.Took(to, open)
 		}

@@ -74,6 +74,7 @@ type known struct {
 	membership   member.Membership
 	capabilities []chain.Capability // declared and granted
 	bootID       string
+	boot         string // that nonces of requests begin with: bootID, until it names another
 	rtt          time.Duration
 	state        state
 	since        time.Time // of state
@@ -122,6 +123,9 @@ func (t *Table) Contact(c Contact, now time.Time) (returned bool) {
 		k.state, k.since = live, now
 	}
 	k.membership, k.capabilities = c.Membership, c.Membership.Counts(c.Capabilities)
+	if k.bootID != c.BootID {
+		k.boot = c.BootID
+	}
 	k.bootID, k.relayed, k.heard = c.BootID, c.Relayed, now
 	if returned {
 		k.declines = time.Time{}
@@ -183,6 +187,25 @@ func (t *Table) Declined(p chain.PeerID, w Work, until time.Time) {
 		k.declines = until
 	default:
 		k.record(w).declines = until
+	}
+}
+
+// Boot gives what the nonce of a request to p has to begin with, "" if nobody knows.
+func (t *Table) Boot(p chain.PeerID) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.peers[p]; k != nil {
+		return k.boot
+	}
+	return ""
+}
+
+// Booted says what p itself wants the nonce to begin with.
+func (t *Table) Booted(p chain.PeerID, boot string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.peers[p]; k != nil {
+		k.boot = boot
 	}
 }
 

@@ -165,6 +165,28 @@ func TestAPeerThatDeclinesIsLeftAloneUntilItsTimeOrItsReturn(t *testing.T) {
 	}
 }
 
+// What nonces begin with comes with a contact, from the peer itself if its clock jumped, and
+// with the next contact once more if it was restarted.
+func TestWhichBootNoncesAreFor(t *testing.T) {
+	table := newTable(1)
+	table.Booted("b", "nobody")
+	met := func(boot string) { table.Contact(contact("b", func(c *Contact) { c.BootID = boot }), start) }
+	expect := func(step, want string) {
+		t.Helper()
+		if got := table.Boot("b"); got != want {
+			t.Errorf("%s: %q, want %q", step, got, want)
+		}
+	}
+	expect("never met", "")
+	met("one")
+	expect("met", "one")
+	table.Booted("b", "one-later")
+	met("one")
+	expect("it said otherwise", "one-later")
+	met("two")
+	expect("it was restarted", "two")
+}
+
 func TestARevokedPeerIsOut(t *testing.T) {
 	table := newTable(1)
 	table.Contact(contact("b", nil), start)

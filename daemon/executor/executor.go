@@ -80,7 +80,8 @@ type Executor struct {
 	seen    cache
 
 	mu      sync.Mutex
-	nonces  window
+	epoch   epoch
+	nonces  window // of it
 	running int
 	peers   map[chain.PeerID]int // jobs running, by submitter; nothing at 0
 	scopes  map[chain.ScopeID]int
@@ -94,13 +95,15 @@ type Counts struct {
 	Refused  map[wire.ExecCode]uint64 // by code
 }
 
-// New makes an executor for the device that is self.
-func New(self chain.PeerID, device Device, will Sharing, limits Limits) *Executor {
+// New makes an executor for the device that is self. boot names this run of it, never
+// again used, in 1 to [wire.MaxBoot] printable characters: nonces of its requests have to
+// begin with it, or with what the executor says in its place once the clock has jumped.
+func New(self chain.PeerID, boot string, device Device, will Sharing, limits Limits) *Executor {
 	if limits.Payload == 0 {
 		limits.Payload = defaultPayload
 	}
 	return &Executor{
-		self: self, did: self.DID(), device: device, sharing: will, limits: limits, nonces: newWindow(maxNonces),
+		self: self, did: self.DID(), device: device, sharing: will, limits: limits, epoch: newEpoch(boot), nonces: newWindow(maxNonces),
 		peers: map[chain.PeerID]int{}, scopes: map[chain.ScopeID]int{}, counts: Counts{Refused: map[wire.ExecCode]uint64{}},
 	}
 }
@@ -160,7 +163,7 @@ func less[K comparable](count map[K]int, key K) {
 // Admit decides about the opening frame that peer from sent at now. The error is a
 // *wire.ExecRefusal. A job that is admitted holds its place until Release.
 func (e *Executor) Admit(from chain.PeerID, open *wire.ExecOpen, now time.Time) (*Job, error) {
-	j, refusal := e.judge(from, open, now)
+	j, refusal := e.judge(from, open, e.boot(now), now)
 	if refusal == nil && e.gate != nil {
 		refusal = e.pass(j)
 	}
@@ -170,7 +173,7 @@ func (e *Executor) Admit(from chain.PeerID, open *wire.ExecOpen, now time.Time) 
 	switch {
 	case refusal == nil:
 		return j, nil
-	case refusal.Code != wire.ExecNeed: // that is a question
+	case !refusal.Question():
 		e.mu.Lock()
 		e.counts.Refused[refusal.Code]++ // the codes are ours: their number is bounded
 		e.mu.Unlock()
@@ -197,6 +200,8 @@ func (e *Executor) claim(j *Job, now time.Time) *wire.ExecRefusal {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
+	case !r.OfBoot(e.epoch.id): // the clock jumped a moment ago
+		return stale(e.epoch.id)
 	case e.nonces.has(j.From, r.Nonce, now):
 		return wire.RefuseExec(wire.ExecReplayed, "the nonce was used before")
 	case r.PayloadBytes > e.limits.Payload:
@@ -213,7 +218,7 @@ func (e *Executor) claim(j *Job, now time.Time) *wire.ExecRefusal {
 			refusal.ComeBack = max(0, min(chain.MillisOf(will.Back.Sub(now)), chain.MillisOf(sharing.MaxPause)))
 		}
 		return refusal
-	case !e.nonces.add(j.From, r.Nonce, r.Expires.Time(), now):
+	case !e.nonces.add(j.From, r.Nonce, r.Expires.Time().Add(2*maxDrift), now):
 		return wire.RefuseExec(wire.ExecBusy, "it took too many requests in the last minutes")
 	}
 	e.running++

@@ -72,6 +72,9 @@ func (w *will) Jobs(chain.ScopeID) (int, int)                 { return w.device,
 
 var executorKey = chaintest.Key(2)
 
+// boot names the run of the executor.
+const boot = "BOOT-1"
+
 func newWorld(t T) *world {
 	hub := chaintest.NewHub()
 	w := &world{hub: hub, submitter: chaintest.Key(1), now: chaintest.Start, will: &will{sharing.Decision{OK: true}, 8, 8}, domain: chain.DomainExecRequest}
@@ -95,10 +98,10 @@ func newWorld(t T) *world {
 	hash, _ := receipt.RequestHash([]byte(`{}`))
 	w.request = wire.ExecRequest{
 		Executor: executorKey.PeerID(), Body: chain.CIDOf(w.body), Option: "peer", Scope: chain.DefaultScope, Primitive: chain.LLMChat,
-		PayloadBytes: 7, PayloadHash: payload[:], TransactionID: "t1", Nonce: "the-first-request", RequestHash: hash, RequestID: "r1",
+		PayloadBytes: 7, PayloadHash: payload[:], TransactionID: "t1", Nonce: wire.ExecNonce(boot, "the-first-request"), RequestHash: hash, RequestID: "r1",
 		Attempts: 4, Budget: 30_000, Hop: 1, Expires: chain.InstantOf(w.now.Add(time.Minute)),
 	}
-	w.executor = New(executorKey.PeerID(), w.device, w.will, Limits{Payload: 1000})
+	w.executor = New(executorKey.PeerID(), boot, w.device, w.will, Limits{Payload: 1000})
 	return w
 }
 
@@ -134,7 +137,7 @@ func (w *world) admit(t T) (*Job, error) {
 }
 
 // next makes the request a new one.
-func (w *world) next() { w.request.Nonce = rand.Text() }
+func (w *world) next() { w.request.Nonce = wire.ExecNonce(boot, rand.Text()) }
 
 // chainOf replaces the submitter's chain.
 func (w *world) chainOf(t T, hub chaintest.Hub, body []byte, at time.Time) {

@@ -17,7 +17,7 @@ func TestPlacesAreNeverOverfilled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		will := &will{device: rapid.IntRange(1, 5).Draw(t, "device"), scope: rapid.IntRange(1, 5).Draw(t, "scope")}
 		will.decision.OK = true
-		e := New(executorKey.PeerID(), nil, will, Limits{})
+		e := New(executorKey.PeerID(), boot, nil, will, Limits{})
 		now := chaintest.Start
 		var jobs []*Job
 		ran := map[string]time.Time{}
@@ -33,7 +33,7 @@ func TestPlacesAreNeverOverfilled(t *testing.T) {
 			nonce := rapid.SampledFrom([]string{"1", "2", "3", "4", "5", "6", "7", "8"}).Draw(t, "nonce")
 			scope := chain.ScopeID(rapid.SampledFrom([]string{"workspace:x", "workspace:y"}).Draw(t, "in"))
 			expires := now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "life")) * time.Second)
-			j := &Job{From: from, Request: wire.ExecRequest{Nonce: nonce, Scope: scope, Expires: chain.InstantOf(expires)}, executor: e}
+			j := &Job{From: from, Request: wire.ExecRequest{Nonce: wire.ExecNonce(boot, nonce), Scope: scope, Expires: chain.InstantOf(expires)}, executor: e}
 			refusal := e.claim(j, now)
 			name := string(from) + nonce
 			switch until, seen := ran[name]; {
@@ -43,7 +43,7 @@ func TestPlacesAreNeverOverfilled(t *testing.T) {
 				t.Fatalf("nonce %s of %s is no replay", nonce, from)
 			}
 			if refusal == nil {
-				jobs, ran[name] = append(jobs, j), expires
+				jobs, ran[name] = append(jobs, j), expires.Add(2*maxDrift)
 			}
 			perPeer, perScope := map[chain.PeerID]int{}, map[chain.ScopeID]int{}
 			for _, j := range jobs {

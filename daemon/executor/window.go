@@ -7,9 +7,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 )
 
-// window remembers the nonces of requests until they expire. It survives nothing:
-// what was signed before a restart can run once more, by its own signer only, and
-// for as long as it has not expired.
+// window remembers the nonces of one epoch's requests until they expire.
 type window struct {
 	most   int
 	nonces map[[16]byte]held

@@ -265,5 +265,5 @@ func (g *Gate) bound(c Claims, now time.Time, r Request) error {
 	case r.Nonce == "":
 		return errNoNonce
 	}
-	return g.seen.use(r.From, c.ID, r.Nonce, c.Expires, now)
+	return g.seen.use(r.From, c.ID, r.Nonce, c.Expires.Add(afterwards), now)
 }

@@ -15,9 +15,13 @@ const (
 	maxSeenOfPeer = maxSeen / 4
 )
 
+// afterwards is how long a pair is remembered beyond its token's end: a clock that is
+// set back by less makes no pair new.
+const afterwards = time.Minute
+
 // window remembers the pairs of token ID and nonce that were used, until the token
-// expires by itself. It survives no restart: after one, a peer could replay its
-// own work, but nobody else's, because streams are authenticated.
+// expires by itself. It survives no restart and no larger jump of the clock, and need
+// not: the executor takes no nonce from before either (package executor).
 type window struct {
 	most, mostOfPeer int
 

@@ -37,7 +37,7 @@ type ExecRequest struct {
 	// What the receipts of both sides say, and the executor signs. DIDs and the
 	// token's ID may be empty where a mesh uses none.
 	TransactionID string `cbor:"transaction_id"`
-	Nonce         string `cbor:"nonce"` // 16 to 64 bytes, never used twice
+	Nonce         string `cbor:"nonce"` // 16 to 64 bytes, never used twice: see ExecNonce
 	RequestHash   string `cbor:"request_hash"`
 	Seeker        string `cbor:"seeker_did,omitempty"`
 	Agent         string `cbor:"agent_did,omitempty"`
@@ -97,6 +97,25 @@ type ExecAnswer struct {
 	Status      int    `cbor:"status"`
 	ContentType string `cbor:"content_type,omitempty"`
 	Body        []byte `cbor:"body,omitempty"` // at most MaxExecAnswer
+}
+
+// MaxBoot bounds the boot ID in a nonce.
+const MaxBoot = 36
+
+// ExecNonce makes the nonce of a request out of the executor's boot ID and a text that
+// was never used, of 26 bytes at most. An executor takes no nonce of another boot than
+// the present one: what it took before a restart, and remembers no more, cannot come
+// again. Without a boot ID the executor refuses, and names its own.
+func ExecNonce(boot, random string) string {
+	if boot == "" || len(boot) > MaxBoot {
+		return random
+	}
+	return boot + "." + random
+}
+
+// OfBoot reports whether the nonce was made for an executor's boot.
+func (r *ExecRequest) OfBoot(boot string) bool {
+	return len(r.Nonce) > len(boot)+1 && r.Nonce[:len(boot)] == boot && r.Nonce[len(boot)] == '.'
 }
 
 // EnvelopeHash names a signed envelope by its bytes: their SHA-256.
@@ -220,5 +239,8 @@ func (r *ExecRefusal) Validate() error {
 	c.word("code", string(r.Code), 64)
 	c.line("message", r.Message, maxMessage)
 	c.duration("come_back", r.ComeBack)
+	if r.Boot != "" {
+		c.word("boot ID", r.Boot, MaxBoot)
+	}
 	return c.err
 }

@@ -19,6 +19,9 @@ const (
 
 	// It lacks an envelope that was left out: all are sent once more.
 	ExecNeed ExecCode = "need"
+	// The nonce does not begin with its boot ID, which is in the refusal: it is asked
+	// again, with a new nonce. See ExecNonce.
+	ExecStaleNonce ExecCode = "stale_nonce"
 
 	// Not authorised, each for its own reason.
 	ExecNoMembership    ExecCode = "no_membership"    // none, or none that the mesh's hub signed
@@ -69,7 +72,12 @@ type ExecRefusal struct {
 	Code     ExecCode     `cbor:"code"`
 	Message  string       `cbor:"message,omitempty"`   // one line for people, without content
 	ComeBack chain.Millis `cbor:"come_back,omitempty"` // not before; 0: unknown
+	Boot     string       `cbor:"boot,omitempty"`      // of ExecStaleNonce: what a nonce has to begin with
 }
+
+// Question reports whether an executor refused for want of something that whoever
+// asks gives it at once. It is no refusal of the work.
+func (r *ExecRefusal) Question() bool { return r.Code == ExecNeed || r.Code == ExecStaleNonce }
 
 // RefuseExec makes an ExecRefusal.
 func RefuseExec(code ExecCode, format string, args ...any) *ExecRefusal {

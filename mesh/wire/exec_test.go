@@ -133,6 +133,7 @@ func TestExecCaps(t *testing.T) {
 		"signature":        {512, trailer(func(r *wire.ExecTrailer, n int) { r.Signature = make([]byte, n) })},
 		"its option":       {256, trailer(func(r *wire.ExecTrailer, n int) { r.Option = chain.OptionID(text(n)) })},
 		"code":             {64, func(n int) wire.Message { return &wire.ExecRefusal{Code: wire.ExecCode(text(n))} }},
+		"boot":             {wire.MaxBoot, func(n int) wire.Message { return &wire.ExecRefusal{Code: "c", Boot: text(n)} }},
 		"message":          {1024, func(n int) wire.Message { return &wire.ExecRefusal{Code: "c", Message: text(n)} }},
 	} {
 		for n, ok := range map[int]bool{c.most: true, c.most + 1: false, 3*c.most + 1: false} {
@@ -200,6 +201,22 @@ func TestExecFailVectors(t *testing.T) {
 		err = wire.Decode(b, new(wire.ExecReply))
 		if !errors.Is(err, wire.ErrMessage) && !errors.Is(err, chain.ErrEncoding) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A nonce says which boot of the executor it is for; whatever boot that names itself, the
+// nonce is one that a request may have.
+func TestANonceIsOfABoot(t *testing.T) {
+	const random = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for boot, of := range map[string]bool{"B": true, "BOOT": true, strings.Repeat("b", wire.MaxBoot): true, strings.Repeat("b", wire.MaxBoot+1): false, "": false} {
+		r := request()
+		r.Nonce = wire.ExecNonce(boot, random)
+		if err := r.Validate(); err != nil || r.OfBoot(boot) != of {
+			t.Errorf("%q: nonce %q, %v", boot, r.Nonce, err)
+		}
+		if !strings.HasSuffix(r.Nonce, random) || r.OfBoot(boot+".") || r.OfBoot("b"+boot) || r.OfBoot(strings.TrimSuffix(r.Nonce, random)) {
+			t.Errorf("%q: nonce %q", boot, r.Nonce)
 		}
 	}
 }

@@ -75,6 +75,7 @@ func samples() map[string]wire.Message {
 		"exec_part":      &wire.ExecReply{Data: &wire.ExecData{Bytes: []byte{0xc3}, Part: true}},
 		"exec_flush":     &wire.ExecReply{Data: &wire.ExecData{}},
 		"exec_refusal":   &wire.ExecReply{Refusal: &wire.ExecRefusal{Code: wire.ExecBusy, Message: "two jobs run and four wait", ComeBack: 1500}},
+		"exec_stale":     &wire.ExecReply{Refusal: &wire.ExecRefusal{Code: wire.ExecStaleNonce, Boot: "3XQHMV7T2LKZP5RWNDYAGJCBEF"}},
 		"exec_trailer": &wire.ExecReply{Trailer: &wire.ExecTrailer{Class: chain.CallerError, Status: 400, RetryAfter: 0, HasRetryAfter: true, Used: 2, Input: 10, Output: 20,
 			FirstOutput: 250, Option: "local/ollama/qwen2.5:7b", Model: "qwen2.5:7b", Answer: &wire.ExecAnswer{Status: 400, ContentType: "application/json", Body: []byte("{}")},
 			ResponseHash: "sha256:00", Signature: bytes.Repeat([]byte{7}, 64)}},
