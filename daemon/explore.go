@@ -117,7 +117,9 @@ func (d *Daemon) choose() (*chain.Chain, delta.Choice, bool) {
 	now := time.Now()
 	idle := delta.Idle{Busy: d.counts.inFlight.Load() > 0 || d.foreign.load().Running > 0, For: now.Sub(d.lastWork()), Used: d.usedOf,
 		Fleet: len(d.peers.Peers(now)) + 1, Lot: delta.LotOf(d.cfg.Key.PeerID()),
-		Can: func(s chain.Slot, o *chain.Option) bool { return probeFor(s.Primitive, chain.Profile{}) != nil }}
+		Can: func(s chain.Slot, o *chain.Option) bool {
+			return probeFor(s.Primitive, chain.Profile{}) != nil && d.active(o, s.Primitive)
+		}}
 	chains := map[chain.Slot]*chain.Chain{}
 	var views []delta.View
 	for _, c := range d.cfg.Chains.All() {

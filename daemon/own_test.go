@@ -154,6 +154,24 @@ func TestAConversationStaysWhereItWasAnswered(t *testing.T) {
 	})
 }
 
+// An agent that the registry suspended is not asked for the sake of measuring either.
+func TestASuspendedAgentIsNotProbed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, m := newUpstream(), newMemory()
+		b := behind(t, u, m, nil, func(c *daemon.Config) {
+			c.Explore, c.Selection = true, daemon.Selection{Agents: suspended{"did:web:b": true}}
+		})
+		b.hub.serve("alpha/small p=.99 s=1 | beta/small p=.99 s=2 agent=did:web:b")
+		b.hub.set(true)
+		b.hub.set(false)
+		synctest.Wait()
+		time.Sleep(40 * time.Hour)
+		if n := len(u.asked("beta/small")); n != 0 {
+			t.Errorf("%d probes of a suspended agent", n)
+		}
+	})
+}
+
 // TestProbes: while idle, as many as allowed, with the product's own words, measured
 // and reported; never while there is work; and not twice for a restart.
 func TestProbes(t *testing.T) {

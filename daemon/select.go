@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,6 +154,21 @@ func (d *Daemon) namedElsewhere(w *edge.Work, of chain.Qualifier) (found chosen,
 		}
 	}
 	return found, ok
+}
+
+// active reports whether selection would let o through for p, by the name of the primitive or of
+// a capability that the taxonomy says it serves.
+func (d *Daemon) active(o *chain.Option, p chain.Primitive) bool {
+	s, one := &d.cfg.Selection, []chain.Option{*o}
+	if len(selection.Candidates(one, string(p), s.Agents, d.did)) > 0 {
+		return true
+	}
+	if s.Taxonomy == nil {
+		return false
+	}
+	return slices.ContainsFunc(s.Taxonomy.Capabilities(), func(c selection.Capability) bool {
+		return c.Primitive == p && len(selection.Candidates(one, c.ID, s.Agents, d.did)) > 0
+	})
 }
 
 // inactive says why no agent of a model may be asked.

@@ -127,6 +127,28 @@ type nobody struct{}
 
 func (nobody) Active(string, string) bool { return false }
 
+// What selection leaves out is not shown as usable, by whichever name it would be let through.
+func TestAnOptionWhoseAgentIsNotActiveIsNotUsable(t *testing.T) {
+	taxonomy, err := selection.Parse([]byte(seedText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := choosing(t, daemon.Selection{Taxonomy: taxonomy, Agents: suspended{"did:web:b": true, "did:web:x translate": true, "did:web:y": true}})
+		for primitive, want := range map[chain.Primitive][]chain.Class{chain.LLMChat: {"", chain.Denied, ""}, "llm.t2": {"", chain.Denied}} {
+			v, err := b.Chain(chain.Slot{Scope: chain.DefaultScope, Primitive: primitive})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, o := range v.Options {
+				if o.Why != want[i] || o.Usable != (want[i] == "") {
+					t.Errorf("%s %s: usable %t, %q; want %q", primitive, o.ID, o.Usable, o.Why, want[i])
+				}
+			}
+		}
+	})
+}
+
 // This device's own DID names its local options.
 func TestTheDeviceIsAnAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

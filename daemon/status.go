@@ -221,6 +221,10 @@ func (d *Daemon) optionView(o chain.Option, slot chain.Slot, resting map[chain.O
 	if o.Kind == chain.Peer {
 		return d.slotView(v, slot)
 	}
+	if !d.active(&o, slot.Primitive) {
+		v.Why = chain.Denied
+		return v
+	}
 	if len(o.Keys) > 0 && !slices.ContainsFunc(o.Keys, func(k string) bool { return d.cfg.Keys.Generation(k) > 0 }) {
 		v.Why = chain.KeyMissing
 		return v

@@ -110,6 +110,18 @@ func (a *app) writeVerdict(w io.Writer, v *control.TokenVerdict, now time.Time) 
 	field("bound to", v.Confirmation)
 	field("standing", v.Standing)
 	if v.Verdict != "allow" && v.Mode == string(gate.Observe) {
-		fmt.Fprintln(w, "  GATE_MODE is observe: work goes on all the same")
+		fmt.Fprintln(w, "  "+observed(v.Code))
 	}
+}
+
+// observed says what becomes of one's own work in a mode that observes, where the gate denies it
+// with code: what does not hang on the token is selection's matter, in either mode.
+func observed(code string) string {
+	switch gate.Code(code) {
+	case gate.AgentSuspended, gate.NoAgent:
+		return "GATE_MODE is observe: no token is wanted, but an agent that is not active is not selected"
+	case gate.NoSnapshot, gate.SnapshotStale:
+		return "GATE_MODE is observe: no token is wanted, but nothing is begun until the registry was heard"
+	}
+	return "GATE_MODE is observe: work goes on all the same"
 }

@@ -169,3 +169,14 @@ func TestADeviceEnforcesInEarnest(t *testing.T) {
 		t.Errorf("the service token changed: %v", err)
 	}
 }
+
+// What a mode that observes lets go on is said per reason: the token's faults alone are forgiven.
+func TestWhatObservingForgives(t *testing.T) {
+	for code, want := range map[string]string{"invalid_token": "goes on all the same", "token_missing": "goes on all the same", "agent_suspended": "not selected", "no_agent": "not selected", "snapshot_stale": "nothing is begun"} {
+		var out strings.Builder
+		(&app{}).writeVerdict(&out, &control.TokenVerdict{Verdict: "deny", Code: code, Mode: "observe"}, time.Now())
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %q does not say %q", code, out.String(), want)
+		}
+	}
+}

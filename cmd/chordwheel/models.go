@@ -87,8 +87,11 @@ func (a *app) writeModels(w io.Writer, rows []modelRow) {
 		can := a.paint(green, "usable")
 		if !r.Usable {
 			can = string(r.Why)
-			if r.Why == chain.KeyMissing {
+			switch r.Why {
+			case chain.KeyMissing:
 				can += ": chordwheel keys set " + strings.Join(r.Keys, " or ")
+			case chain.Denied:
+				can += ": its agent is not active in the registry"
 			}
 			can = a.paint(yellow, can)
 		}

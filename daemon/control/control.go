@@ -188,7 +188,7 @@ type ChainView struct {
 type OptionView struct {
 	chain.Option
 	Usable bool        `json:"usable"`
-	Why    chain.Class `json:"why,omitempty"` // why not: absent, cooling, key_missing, no_peer
+	Why    chain.Class `json:"why,omitempty"` // why not: absent, cooling, key_missing, no_peer, ceiling, busy; denied: its agent is not active in the registry
 	Until  *time.Time  `json:"until,omitempty"`
 	Peers  []Candidate `json:"peers,omitempty"` // of a slot: the known peers, those that can fill it first, the best first
 }
