@@ -16,7 +16,7 @@ type Qualifier struct {
 }
 
 // Overrides is the primitive under which a hub says by gossip that chains of a
-// scope's qualifiers have changed, all in one.
+// scope's qualifiers have changed, all in one, or how agents stand: devices visit.
 const Overrides Primitive = "policy.overrides"
 
 // qualifierNames are the names of the fields in the order in which they are written.

@@ -309,11 +309,14 @@ func (h *Hub) PeerID() chain.PeerID { return h.trust.Orchestrator }
 // change by it are published; in a mesh of thousands of chains soon after. The catalogue must come from package catalog.
 func (h *Hub) Reload(ctx context.Context, c catalog.Catalog) error {
 	_, err := ask(ctx, h, func() (struct{}, error) {
+		before := h.standings()
 		h.catalogue, h.namesDevices, h.declared = c, namesDevices(&c), nil
 		h.changed()
 		h.relist()
 		h.reloaded, h.unread = time.Now(), ""
-		return struct{}{}, h.resolveAll()
+		err := h.resolveAll()
+		h.tellStandings(before)
+		return struct{}{}, err
 	})
 	return err
 }

@@ -110,6 +110,39 @@ func (h *Hub) providerAgents() []registry.Agent {
 	return list
 }
 
+// standings says how each agent of the catalogue stands.
+func (h *Hub) standings() map[[2]string]registry.Status {
+	list := h.providerAgents()
+	all := make(map[[2]string]registry.Status, len(list))
+	for _, a := range list {
+		key := [2]string{a.DID, a.Capability}
+		if _, declared := all[key]; !declared { // the first word counts, as in the registry
+			all[key] = a.Status
+		}
+	}
+	return all
+}
+
+// tellStandings has the devices visit now where an agent stands otherwise than before: they ask
+// the registry with each visit, and no chain need have changed. A mesh of more scopes than are
+// looked over at once learns of it at its next visits.
+func (h *Hub) tellStandings(before map[[2]string]registry.Status) {
+	now, scopes := h.standings(), h.scopes()
+	for key, status := range before {
+		if now[key] == status {
+			continue
+		}
+		if len(scopes) > atOnce {
+			return
+		}
+		for _, scope := range scopes {
+			h.callIn(scope, "")
+			h.note(Operation{Direction: "out", Kind: "invalidation", Slot: string(scope), Bytes: invalidationBytes + len(chain.Overrides), Detail: "an agent stands otherwise in the registry"}, nil)
+		}
+		return
+	}
+}
+
 // endpointOf gives where an agent is: its own place, else that of its option.
 func (h *Hub) endpointOf(a catalog.Agent) string {
 	if a.Endpoint != "" {

@@ -215,6 +215,29 @@ func TestWhoMayHaveTokens(t *testing.T) {
 	})
 }
 
+// Devices ask the registry with each visit: they are told to come where an agent stands
+// otherwise, and only then.
+func TestASuspensionCallsTheDevicesIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, newDisk(), parsed(t, withStatus("active")))
+		r.joined("a", chain.Submit, "key:alpha", "key:beta")
+		for _, c := range []struct {
+			status string
+			told   bool
+		}{{"active", false}, {"suspended", true}, {"suspended", false}, {"active", true}, {"deregistered", true}} {
+			before := r.said.count()
+			if err := r.Reload(t.Context(), parsed(t, withStatus(c.status))); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			told := r.said.count() > before && r.said.last().Slot == chain.Slot{Scope: chain.DefaultScope, Primitive: chain.Overrides}
+			if told != c.told {
+				t.Errorf("%s: told %t, want %t", c.status, told, c.told)
+			}
+		}
+	})
+}
+
 // A hub that stops must not say that it has no agents: devices would forget theirs.
 func TestAHubThatStopsKnowsNoAgents(t *testing.T) {
 	r := start(t, newDisk(), parsed(t, declared))
