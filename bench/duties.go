@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -46,12 +47,17 @@ func startDuties(ctx context.Context, path, dir, provider string) (target, []*ch
 	return t, []*child{c}, nil
 }
 
-func freeAddress() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// freeAddress gives one whose port nobody has, and which the system gives to no connection
+// before the program has it: it lies below what Linux, macOS and Windows choose from.
+func freeAddress() (addr string, err error) {
+	for range 100 {
+		addr = fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000))
+		var ln net.Listener
+		if ln, err = net.Listen("tcp", addr); err == nil {
+			return addr, ln.Close()
+		}
 	}
-	return ln.Addr().String(), ln.Close()
+	return "", err
 }
 
 // outletSizes are how many callers report at once.
