@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"testing/synctest"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -16,6 +17,7 @@ import (
 // last Check. The numbers are those of the README. It is cheap enough for every step.
 func (n *Net) Check() {
 	n.t.Helper()
+	synctest.Wait() // else a file that is being replaced is there and gone while it is looked for
 	n.checkChains()
 	n.checkHub()
 	n.checkTraces()

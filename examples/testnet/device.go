@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"testing/synctest"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -85,6 +86,7 @@ func (r ring) Generation(name string) uint64 {
 // start opens the data directory and runs the daemon over it, as the command does.
 func (d *Device) start() {
 	d.net.t.Helper()
+	synctest.Wait() // the watch reads what is changed now
 	if err := d.open(); err != nil {
 		d.net.t.Fatalf("device %s: %v", d.Name, err)
 	}

@@ -3,6 +3,7 @@ package testnet
 import (
 	"context"
 	"errors"
+	"testing/synctest"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -30,6 +31,7 @@ type hub struct {
 
 // start opens the data directory and runs the hub over it, as the command does.
 func (h *hub) start() (err error) {
+	synctest.Wait() // the watch reads what is changed now
 	if h.data, err = datadir.Open(h.dir); err != nil {
 		return err
 	}
