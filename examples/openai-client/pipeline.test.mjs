@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import OpenAI, { APIUserAbortError } from "openai";
+import { quick } from "./aborts.mjs";
 import { startMesh } from "./mesh.mjs";
 import { startProvider } from "./provider.mjs";
 import { ask, collect, textOf } from "./questions.mjs";
@@ -75,22 +76,26 @@ test("streams, with progress as reasoning and usage for a caller who asks", asyn
   assert.ok(textOf(quiet) && quiet.every((c) => !c.usage && !c.choices[0]?.delta?.reasoning_content));
 });
 
-test("an abort reaches every model that works on it", { timeout: 15_000 }, async () => {
-  const abort = new AbortController();
+test("an abort reaches every model that works on it", { timeout: 120_000 }, async () => {
   // Whoever gets a part of this says nothing, and waits.
   const question = `say nothing at all. ${hard}`;
-  const silent = ["b", "c"].map((name) => providers[name].hold());
-  const request = client.chat.completions.create(ask(question), { signal: abort.signal }).catch((err) => err);
-  await Promise.race(silent.map((s) => s.asked));
-  const start = performance.now();
-  abort.abort();
-  await Promise.race(silent.map((s) => s.gone));
-  assert.ok(performance.now() - start < 1000, "the provider sees the close within a second");
-  assert.ok((await request) instanceof APIUserAbortError);
-  for (const s of silent) s.release();
-  for (const end = performance.now() + 1000; ; ) {
-    const { jobs } = await mesh.tell("jobs");
-    if (jobs[0].state === "cancelled") break;
-    assert.ok(performance.now() < end, `the request is ${jobs[0].state}`);
+  const took = [];
+  for (let round = 0; round < 3; round++) {
+    const abort = new AbortController();
+    const silent = ["b", "c"].map((name) => providers[name].hold());
+    const request = client.chat.completions.create(ask(question), { signal: abort.signal }).catch((err) => err);
+    await Promise.race(silent.map((s) => s.asked));
+    const start = performance.now();
+    abort.abort();
+    await Promise.race(silent.map((s) => s.gone));
+    took.push(performance.now() - start);
+    assert.ok((await request) instanceof APIUserAbortError);
+    for (const s of silent) s.release();
+    for (const end = performance.now() + 30_000; ; ) {
+      const { jobs } = await mesh.tell("jobs");
+      if (jobs[0].state === "cancelled") break;
+      assert.ok(performance.now() < end, `the request is ${jobs[0].state}`);
+    }
   }
+  quick(took);
 });
