@@ -110,14 +110,6 @@ func openOffice(t *testing.T, seeker string, agents ...registry.Agent) *office {
 		t.Fatal(err)
 	}
 	o := &office{t: t, ring: trust.NewRing(ringKey(t, identity, 1)), seeker: seeker, agents: agents}
-	var handler http.Handler
-	o.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { o.check(handler, w, r) }))
-	o.server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	o.server.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
-	o.server.StartTLS()
-	t.Cleanup(o.server.Close)
-	sum := sha256.Sum256(o.server.Certificate().Raw)
-	o.pin = hex.EncodeToString(sum[:])
 	tokens, err := trust.New(trust.Config{Origin: func() string { return o.server.URL }, Keys: o.ring, Resolver: trust.Documents{}, Policy: o})
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +118,14 @@ func openOffice(t *testing.T, seeker string, agents ...registry.Agent) *office {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler = services.NewMux(append(tokens.Routes(), list.Routes()...)...)
+	handler := services.NewMux(append(tokens.Routes(), list.Routes()...)...)
+	o.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { o.check(handler, w, r) }))
+	o.server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	o.server.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
+	o.server.StartTLS()
+	t.Cleanup(o.server.Close)
+	sum := sha256.Sum256(o.server.Certificate().Raw)
+	o.pin = hex.EncodeToString(sum[:])
 	return o
 }
 
@@ -295,6 +294,8 @@ func TestHubAndDeviceMeetOverTokens(t *testing.T) {
 	if err := v.agents.Refresh(t.Context()); err != nil {
 		t.Error(err)
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if want := "GET /registry/v1/agents 304"; !slices.Contains(o.seen, want) {
 		t.Errorf("never %s: %s", want, o.seen)
 	}

@@ -56,6 +56,12 @@ func (b *billed) Run(_ context.Context, c adapter.Call, emit func(walk.Chunk) er
 	return walk.Outcome{Class: chain.OK, Input: 10, Output: 10}
 }
 
+func (b *billed) total() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.month
+}
+
 // oneKey is a ring with the key alpha.
 type oneKey struct{}
 
@@ -201,7 +207,8 @@ func TestTwoDevicesUnderOneCeiling(t *testing.T) {
 		run("all is well", 60)
 		s.net.Cut([]int{0}, []int{1, 2})
 		run("without the hub", 130) // over two intervals
-		if before := s.provider.month; ask(devices[0]) != "beta/small" || s.provider.month != before {
+		before := s.provider.total()
+		if ask(devices[0]) != "beta/small" || s.provider.total() != before {
 			t.Error("a block outlived two intervals without the hub")
 		}
 		s.net.Heal()

@@ -214,7 +214,7 @@ func (p *pair) stream(see func(line string)) string {
 }
 
 // A caller who leaves is told to the provider behind the peer, before the first word
-// and in mid-answer.
+// and in mid-answer: long before any limit of the service would end it.
 func TestACallerWhoLeavesIsToldToThePeersProvider(t *testing.T) {
 	box := providertest.New(t)
 	p := newPair(t, []*providertest.Provider{box})
@@ -251,8 +251,9 @@ func TestACallerWhoLeavesIsToldToThePeersProvider(t *testing.T) {
 			leave()
 			response.Body.Close()
 		}
-		if took := box.WaitClosed(i + 1).Sub(<-left); took > time.Second {
-			t.Errorf("the peer's provider saw it after %s", took)
+		took := box.WaitClosed(i + 1).Sub(<-left)
+		if t.Logf("the peer's provider saw it after %s", took); took > 10*time.Second {
+			t.Error("that was a limit of the service, not the caller")
 		}
 		leave()
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -14,9 +15,12 @@ import (
 // models and nothing else.
 func TestKeysTest(t *testing.T) {
 	const secret = "sk-right"
+	var mu sync.Mutex
 	var asked []string
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
 		asked = append(asked, r.Method+" "+r.URL.Path)
+		mu.Unlock()
 		if r.Header.Get("Authorization") != "Bearer "+secret {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
@@ -49,6 +53,8 @@ func TestKeysTest(t *testing.T) {
 	if said, code := try(); code != 0 || !strings.Contains(said, "accepted, 2 models") {
 		t.Errorf("the right key: %d %s", code, said)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	for _, a := range asked {
 		if a != "GET /v1/models" {
 			t.Errorf("the provider was asked %s", a)

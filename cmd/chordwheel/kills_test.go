@@ -36,6 +36,12 @@ type reporters struct {
 	group sync.WaitGroup
 }
 
+func (r *reporters) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.acked)
+}
+
 // begin lets n of them work until the device is gone.
 func (r *reporters) begin(d deviceReady, n int) {
 	base := strings.TrimSuffix(d.Edge, "/v1")
@@ -89,6 +95,10 @@ func TestReceiptsSurviveKills(t *testing.T) {
 	for n := range kills {
 		all.begin(w.device.ready.Device, 6)
 		<-time.After(time.Duration(random.IntN(150)) * time.Millisecond) // the moment is the point
+		// A slow machine may have acknowledged next to nothing in all these lives.
+		if n == kills-1 {
+			until(t, "receipts were acknowledged", func() bool { return all.count() >= kills })
+		}
 		if n%4 == 3 {
 			w.hub.kill()
 			w.startHub()
@@ -96,9 +106,6 @@ func TestReceiptsSurviveKills(t *testing.T) {
 		w.device.kill()
 		all.group.Wait()
 		w.startDevice()
-	}
-	if len(all.acked) < kills {
-		t.Fatalf("%d receipts were acknowledged in %d lives", len(all.acked), kills)
 	}
 	// Hundreds of lives leave more than goes out within a test's patience: it waits while some goes out.
 	for now := fares(t, w.deviceDir); now.Waiting > 0 || now.Pending > 0; now = fares(t, w.deviceDir) {

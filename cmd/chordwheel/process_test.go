@@ -23,7 +23,7 @@ import (
 )
 
 // patience bounds every wait of these tests. It is no figure of the product.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // process is a running `chordwheel` whose ready line was read.
 type process struct {
@@ -258,7 +258,7 @@ func catalogOf(t *testing.T, file string, endpoints map[string]string, defaults,
 	b.WriteString("providers:\n")
 	for _, name := range append(append([]string{}, defaults...), withheld...) {
 		if endpoint, ok := endpoints[name]; ok {
-			fmt.Fprintf(&b, "  - name: %s\n    adapter: openai\n    endpoint: %s\n    models:\n      - name: small\n        primitives: [llm.chat]\n        limits: {first_output: 2s, idle: 2s, total: 5s}\n", name, endpoint)
+			fmt.Fprintf(&b, "  - name: %s\n    adapter: openai\n    endpoint: %s\n    models:\n      - name: small\n        primitives: [llm.chat]\n        limits: {first_output: 20s, idle: 20s, total: 30s}\n", name, endpoint)
 		}
 	}
 	ids := func(names []string) string {

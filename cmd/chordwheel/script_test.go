@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -28,11 +29,11 @@ import (
 //	end NAME, crash NAME      SIGTERM, which must end it with code 0, or SIGKILL
 //	taken                     sets $taken to an address that is in use
 //	until PATTERN PROGRAM ARGS...   run it again and again until its output matches
-//	flip FROM TO              copy a text with one letter in its middle changed
+//	flip FROM TO [BEHIND]     copy a text with one letter changed: in its middle, or behind a word
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:      "testdata/script",
-		Deadline: time.Now().Add(4 * patience), // a command that hangs fails, and is shown
+		Deadline: time.Now().Add(6 * time.Minute), // for all of them: a command that hangs fails, and is shown
 		Setup: func(e *testscript.Env) error {
 			home := filepath.Join(e.WorkDir, "home")
 			e.Setenv("HOME", home)
@@ -212,11 +213,18 @@ func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func cmdFlip(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) != 2 {
-		ts.Fatalf("usage: flip FROM TO")
+	if len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: flip FROM TO [BEHIND]")
 	}
 	b := []byte(ts.ReadFile(args[0]))
-	if at := len(b) / 2; b[at] == 'A' {
+	at := len(b) / 2
+	if len(args) == 3 {
+		if at = bytes.Index(b, []byte(args[2])); at < 0 {
+			ts.Fatalf("%s has no %s", args[0], args[2])
+		}
+		at += len(args[2])
+	}
+	if b[at] == 'A' {
 		b[at] = 'B'
 	} else {
 		b[at] = 'A'
