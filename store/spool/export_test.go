@@ -45,11 +45,18 @@ type FaultyDisk struct {
 	// and the file's name; an error is the operation's. For "write" half is written
 	// then all the same.
 	before func(op, name string) error
-	Read   int64 // bytes read
+	read   int64 // bytes
 	Opened int   // descriptors so far
 	// Stubborn disks give no other name to a file that is open, as Windows does.
 	Stubborn bool
 	opened   map[string]int // descriptors that are open
+}
+
+// Read gives how many bytes were read so far.
+func (d *FaultyDisk) Read() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.read
 }
 
 // Before sets what is called before each operation.
@@ -125,7 +132,7 @@ type faultyFile struct {
 func (f *faultyFile) ReadAt(b []byte, at int64) (int, error) {
 	n, err := f.File.ReadAt(b, at)
 	f.disk.mu.Lock()
-	f.disk.Read += int64(n)
+	f.disk.read += int64(n)
 	f.disk.mu.Unlock()
 	return n, err
 }
