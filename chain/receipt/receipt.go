@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -102,9 +103,9 @@ func (r *Receipt) ID() string { return r.TransactionID + "/" + r.MessageID }
 // timeForm is RFC 3339 in UTC with milliseconds.
 const timeForm = "2006-01-02T15:04:05.000Z"
 
-// form appends the RFC 8785 form of r: the members in the order of their names, texts with
-// no more escapes than they need. signature is left out where it is empty.
-func (r *Receipt) form(b []byte, signature string) []byte {
+// form appends the RFC 8785 form of r without a signature: the members in the order of their
+// names, texts with no more escapes than they need.
+func (r *Receipt) form(b []byte) []byte {
 	member := func(name, value string) {
 		b = append(append(append(b, ',', '"'), name...), '"', ':')
 		b = appendText(b, value)
@@ -124,10 +125,8 @@ func (r *Receipt) form(b []byte, signature string) []byte {
 	member("response_at", r.ResponseAt.UTC().Format(timeForm))
 	member("response_hash", r.ResponseHash)
 	member("seeker_did", r.SeekerDID)
-	if signature != "" {
-		member("signature", signature)
-	}
-	member("status", string(r.Status))
+	b = append(b, afterSignature...)
+	b = appendText(b, string(r.Status))
 	member("token_id", r.TokenID)
 	member("transaction_id", r.TransactionID)
 	b = append(b, `,"version":`...)
@@ -158,16 +157,28 @@ func (r Receipt) Sign(key chain.Key) (Signed, error) {
 	if err := r.wrong(); err != nil {
 		return Signed{}, fmt.Errorf("sign a receipt: %w: %w", ErrReceipt, err)
 	}
-	s := Signed{Receipt: r, text: r.form(make([]byte, 0, usual), "")}
+	s := Signed{Receipt: r, text: r.form(make([]byte, 0, usual))}
 	var err error
 	if s.signature, err = key.SignText(chain.PrefixReceipt, s.text); err != nil {
 		return Signed{}, fmt.Errorf("sign a receipt: %w", err)
 	}
-	if s.Line = r.form(make([]byte, 0, usual), base64.RawURLEncoding.EncodeToString(s.signature)); len(s.Line) > MaxReceipt {
+	if s.Line = signedForm(s.text, s.signature); len(s.Line) > MaxReceipt {
 		return Signed{}, fmt.Errorf("sign a receipt: %w: %d bytes, at most %d", ErrReceipt, len(s.Line), MaxReceipt)
 	}
 	return s, nil
 }
+
+// signedForm puts the signature into the form of a receipt without one.
+func signedForm(text, signature []byte) []byte {
+	at := bytes.LastIndex(text, []byte(afterSignature)) // no value holds it: its quotes would be escaped
+	b := append(make([]byte, 0, usual), text[:at]...)
+	b = append(b, `,"signature":"`...)
+	b = base64.RawURLEncoding.AppendEncode(b, signature)
+	return append(append(b, '"'), text[at:]...)
+}
+
+// afterSignature begins the member that stands behind the signature.
+const afterSignature = `,"status":`
 
 // usual is more than most receipts have.
 const usual = 1 << 10
