@@ -47,6 +47,67 @@ func (x *exchange) postOutlet(string) *Refusal {
 	})
 }
 
+// reported are the values in an outlet's body as they came, nil where there is none.
+type reported struct{ tokenID, requestHash, model, transaction, status, response []byte }
+
+// readMembers finds them in one pass. What the edge would not take of a chat, such as a name
+// that stands twice or bytes that are no UTF-8, is read all the same, as leniently as JSON may
+// be; it is false of what is no object.
+func (e *Edge) readMembers(body []byte) (m reported, ok bool) {
+	to := func(name string) *[]byte {
+		switch name {
+		case "token_id":
+			return &m.tokenID
+		case "request_hash":
+			return &m.requestHash
+		case "agent_model_id":
+			return &m.model
+		case "transaction_id":
+			return &m.transaction
+		case "status":
+			return &m.status
+		case "response":
+			return &m.response
+		}
+		return nil
+	}
+	s := scan(body, e.limits.Depth)
+	defer s.done()
+	if s.space(); s.peek() == '{' {
+		err := s.object(func(name []byte) error {
+			from, value := s.i, to(string(name))
+			err := s.value()
+			if value != nil {
+				*value = body[from:s.i]
+			}
+			return err
+		})
+		if err == nil && s.end() == nil {
+			return m, true
+		}
+	}
+	m = reported{}
+	var all map[string]json.RawMessage
+	if json.Unmarshal(body, &all) != nil || all == nil {
+		return m, false
+	}
+	for name, raw := range all {
+		if value := to(name); value != nil {
+			*value = raw
+		}
+	}
+	return m, true
+}
+
+// readText reads a JSON string.
+func readText(raw []byte, to *string) error {
+	if n := len(raw) - 2; n >= 0 && raw[0] == '"' && plainRun(raw[1:]) == n { // most are as they stand
+		*to = string(raw[1 : n+1])
+		return nil
+	}
+	return json.Unmarshal(raw, to)
+}
+
 // readReport makes a receipt of an outlet's body.
 func (e *Edge) readReport(body []byte, now time.Time) report {
 	r := report{Receipt: receipt.Receipt{Status: receipt.OK, RequestAt: now, ResponseAt: now, Capability: string(chain.LLMChat)}}
@@ -55,28 +116,28 @@ func (e *Edge) readReport(body []byte, now time.Time) report {
 			r.problems = append(r.problems, name)
 		}
 	}
-	var m map[string]json.RawMessage
-	if json.Unmarshal(body, &m) != nil || m == nil {
+	m, ok := e.readMembers(body)
+	if !ok {
 		bad("body")
 	}
 	var transaction, status string
 	for _, f := range []struct {
 		name     string
+		raw      []byte
 		to       *string
 		most     int
 		required bool
 	}{
-		{"token_id", &r.TokenID, 256, false}, {"request_hash", &r.RequestHash, 71, true}, {"agent_model_id", &r.model, maxModel, true},
-		{"transaction_id", &transaction, 128, false}, {"status", &status, 32, false},
+		{"token_id", m.tokenID, &r.TokenID, 256, false}, {"request_hash", m.requestHash, &r.RequestHash, 71, true}, {"agent_model_id", m.model, &r.model, maxModel, true},
+		{"transaction_id", m.transaction, &transaction, 128, false}, {"status", m.status, &status, 32, false},
 	} {
-		raw := m[f.name]
-		if len(raw) == 0 || string(raw) == "null" {
+		if len(f.raw) == 0 || string(f.raw) == "null" {
 			if f.required {
 				bad(f.name)
 			}
 			continue
 		}
-		if json.Unmarshal(raw, f.to) != nil || len(*f.to) > f.most {
+		if readText(f.raw, f.to) != nil || len(*f.to) > f.most {
 			*f.to = ""
 			bad(f.name)
 		}
@@ -86,7 +147,7 @@ func (e *Edge) readReport(body []byte, now time.Time) report {
 		bad("token_id")
 	}
 	r.readStatus(status, bad)
-	r.readResponse(m["response"], bad)
+	r.readResponse(m.response, bad)
 	e.link(&r, transaction, bad)
 	if receipt.ParseHash(r.RequestHash) != nil {
 		r.RequestHash = receipt.OutputHash(nil)
@@ -117,9 +178,9 @@ func (r *report) readStatus(status string, bad func(string)) {
 
 // readResponse hashes the answer: a text, or an assistant's message. A hash that the
 // caller computed is not looked at.
-func (r *report) readResponse(raw json.RawMessage, bad func(string)) {
+func (r *report) readResponse(raw []byte, bad func(string)) {
 	var text string
-	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
+	if len(raw) > 0 && raw[0] == '"' && readText(raw, &text) == nil {
 		r.ResponseHash = receipt.ResponseHash(text, nil)
 		return
 	}
