@@ -29,7 +29,8 @@ type Line struct {
 // A line whose ID was kept within the last 24 h is acknowledged and not kept again: the first
 // one wins. The bytes are copied. With ErrBusy the line is not in the spool, with
 // ErrNotStored neither, unless the process ends while the disk still fails; when ctx
-// ends first, nobody knows. In each case the same call again is right.
+// ends first, nobody knows. In each case the same call again is right. A caller that finds
+// nobody writing may write for all, and then waits for the disk whatever becomes of ctx.
 func (s *Spool) Append(ctx context.Context, id string, line []byte) error {
 	return s.AppendAll(ctx, []Line{{id, line}})
 }
@@ -43,7 +44,7 @@ func (s *Spool) AppendAll(ctx context.Context, lines []Line) error {
 		}
 	}
 	batches, err := s.enqueue(lines)
-	if len(batches) > 0 && (err != nil || ctx.Done() != nil || !s.lead()) {
+	if len(batches) > 0 && (err != nil || ctx.Err() != nil || !s.lead(ctx.Done() != nil)) {
 		poke(s.wake)
 	}
 	if err != nil {
@@ -111,12 +112,18 @@ func (s *Spool) enqueue(lines []Line) ([]*batch, error) {
 }
 
 // lead writes what waits in the caller's goroutine, which spares two changes of it,
-// unless somebody writes just now. Only a caller that would wait without end may: the
-// disk decides how long it takes.
-func (s *Spool) lead() bool {
+// unless somebody writes just now. The disk decides how long that takes: a caller that may
+// leave does it only while the disk was quick last, so that one that stalls holds up one of
+// them at most. Nor does it where the last batch was of several: the writer waits for those
+// who come along with the next one.
+func (s *Spool) lead(mayLeave bool) bool {
 	select {
 	case s.turn <- struct{}{}:
 	default:
+		return false
+	}
+	if mayLeave && (s.w.slow || s.w.crowd || s.w.fault != nil) {
+		<-s.turn
 		return false
 	}
 	s.commit()

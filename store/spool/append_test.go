@@ -248,6 +248,49 @@ func TestTheQueueHasAnEnd(t *testing.T) {
 	must(t, s.Close())
 }
 
+// A disk that stalls holds up the one caller who writes for all; others leave when they may.
+// While it is slow, nobody writes who may leave.
+func TestASlowDiskAndCallersThatLeave(t *testing.T) {
+	dir := tempDir(t)
+	disk, faulty := spool.Faulty(dir)
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, dir, faulty)
+		var stall atomic.Int64
+		stall.Store(int64(time.Hour))
+		disk.Before(func(op, name string) error {
+			if op == "sync" && name == "spool.jsonl" {
+				time.Sleep(time.Duration(stall.Load()))
+			}
+			return nil
+		})
+		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		first := make(chan error, 1)
+		go func() { first <- s.Append(soon, idOf(0), lineOf(idOf(0), "")) }()
+		synctest.Wait()
+		if err := s.Append(soon, idOf(1), lineOf(idOf(1), "")); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Minute {
+			t.Errorf("the second caller after %s: %v", time.Since(began), err)
+		}
+		if err := <-first; err != nil || time.Since(began) != time.Hour {
+			t.Errorf("who writes, after %s: %v", time.Since(began), err)
+		}
+		must(t, s.Append(context.Background(), idOf(2), lineOf(idOf(2), ""))) // alone again
+		soon, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began = time.Now()
+		if err := s.Append(soon, idOf(3), lineOf(idOf(3), "")); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Minute {
+			t.Errorf("a caller who knows that the disk is slow, after %s: %v", time.Since(began), err)
+		}
+		stall.Store(0)
+		must(t, s.Append(context.Background(), idOf(3), lineOf(idOf(3), "")))
+		must(t, s.Close())
+		if d := s.Status().Depth; d != 4 {
+			t.Errorf("depth %d", d)
+		}
+	})
+}
+
 // Full is about what waits for the other side, and takes nothing away.
 func TestFull(t *testing.T) {
 	s := open(t, tempDir(t), func(c *spool.Config) { c.Max = 3 })

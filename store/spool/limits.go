@@ -39,6 +39,9 @@ const (
 	saveEvery = time.Second
 	// probeEvery is how often a disk that took nothing is tried again.
 	probeEvery = 5 * time.Second
+	// slowDisk is what a write and its sync take at most where callers that may leave
+	// write themselves.
+	slowDisk = 100 * time.Millisecond
 	// readChunk is what the worker reads at once.
 	readChunk = 256 << 10
 	// maxReason bounds the other side's words in a log, a status and a file.

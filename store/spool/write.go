@@ -22,6 +22,8 @@ type writer struct {
 	fault   error  // why the disk took nothing last
 	spare   []byte // a buffer for the next batch but one
 	cramped int64  // the segment could not be ended; it is tried again from this size on
+	slow    bool   // the disk took longer than slowDisk last
+	crowd   bool   // the last batch was of several lines
 }
 
 // keptBuffer is how large a batch may be for its memory to be used again.
@@ -101,12 +103,14 @@ func (s *Spool) commit() {
 	s.inFlight = len(b.keys)
 	s.mu.Unlock()
 
+	began := time.Now()
 	err := s.store(b)
 	if err != nil {
 		b.err = fmt.Errorf("%w: %w", ErrNotStored, err)
 	}
 	s.note(err)
 	now := time.Now()
+	s.w.slow, s.w.crowd = now.Sub(began) > slowDisk, len(b.keys) > 1
 	s.mu.Lock()
 	s.inFlight = 0
 	for _, k := range b.keys {
