@@ -258,7 +258,8 @@ func TestTheHubsLedgerKeepsToItsDocument(t *testing.T) {
 		{"GET", "/trust/v1/keys", "", nil, 200, ""},
 		{"POST", "/trust/v1/challenge", "", []byte(`{"did":"x"}`), 400, "invalid_did"},
 		{"POST", "/trust/v1/challenge", "", []byte(`{"did":"` + key.PeerID().DID() + `"}`), 200, ""},
-		{"POST", "/trust/v1/token", "", []byte(`{"did":"did:key:z6Mk","challenge":"c","signature":"s","capability":"llm.chat","audience":"did:key:z6Mk"}`), 403, "proof_of_control_failed"},
+		{"POST", "/trust/v1/token", "", []byte(`{"did":"did:key:z6Mk","challenge":"c","signature":"s","capability":"llm.chat","audience":"did:key:z6Mk"}`), 400, "invalid_did"},
+		{"POST", "/trust/v1/token", "", fmt.Appendf(nil, `{"did":%[1]q,"challenge":"c","signature":"s","capability":"llm.chat","audience":%[1]q}`, key.PeerID().DID()), 403, "proof_of_control_failed"},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), c.method, url+c.path, bytes.NewReader(c.body))
 		if err != nil {
