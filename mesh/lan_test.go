@@ -181,7 +181,7 @@ func child(t *testing.T, machine *meshtest.Machine, seed int, peers string) <-ch
 			}
 		}
 	}()
-	limit := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
+	limit := time.AfterFunc(5*time.Minute, func() { _ = c.Process.Kill() })
 	t.Cleanup(func() {
 		_ = in.Close()
 		<-read

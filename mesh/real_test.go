@@ -21,7 +21,7 @@ import (
 // ports that are taken or closed.
 func TestRealLoopback(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	d := newDesk(someKey(t))
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -172,7 +172,7 @@ func benchKey(b *testing.B) chain.Key {
 // what they speak, and when one is gone the other is told.
 func TestRealPeers(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	d := newDesk(someKey(t))
 	start := func(name string, change func(*mesh.DeviceConfig)) (*mesh.Device, chan mesh.Contact, chan chain.PeerID) {

@@ -202,7 +202,7 @@ func TestAProviderOverHTTP(t *testing.T) {
 	if a := <-answers; string(a.Output) != `["a"]` || a.Provider != p.ID {
 		t.Errorf("%+v", a)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	http.DefaultClient.CloseIdleConnections()
 	if err := e.Shutdown(ctx); err != nil || ctx.Err() != nil {

@@ -63,7 +63,7 @@ func TestARefusal(t *testing.T) {
 
 func TestOnRealSockets(t *testing.T) {
 	real(t, func() *desk { return &desk{run: echo} }, func(t *testing.T, p *pair) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		for _, size := range []int{0, 1024, 3 << 20} {
 			payload := strings.Repeat("é", size/2)
@@ -77,7 +77,7 @@ func TestOnRealSockets(t *testing.T) {
 
 func TestARefusalOnRealSockets(t *testing.T) {
 	real(t, func() *desk { return &desk{refuse: wire.RefuseExec(wire.ExecBusy, "full")} }, func(t *testing.T, p *pair) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		if _, _, err := p.do(ctx, make([]byte, 8<<20)); !errors.Is(err, &wire.ExecRefusal{Code: wire.ExecBusy}) {
 			t.Errorf("%v", err)

@@ -56,7 +56,7 @@ type Provider struct {
 }
 
 // patience bounds every wait of a test for its provider.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // New starts a provider on a free port of 127.0.0.1. The first request for work
 // is answered by the first play, and so on; the last play answers all others.
