@@ -129,6 +129,7 @@ type account struct {
 
 	unfit    bool              // the answer was none that the edge can pass on
 	executor *receipt.Executor // of the peer that answered; set by the walk's caller
+	budget   time.Duration     // for finding an answer; likewise
 
 	hashing sync.Once
 	hash    string

@@ -71,7 +71,7 @@ func (d *Daemon) answer(ctx context.Context, w *edge.Work, a *account, deliver w
 	budget := w.Budget
 	budget.Batch = budget.Batch || !budget.Named // several models one after the other are not for the impatient
 	p.budget = budget.Within(d.budgets(w))
-	p.until = p.began.Add(p.budget)
+	p.until, a.budget = p.began.Add(p.budget), p.budget
 	waves := wave.New(d.pipeline.Settings().Waves, p, d.pool)
 	request := pipeline.Request{Body: w.Body, Stream: w.Stream, Budget: p.budget}
 	if w.Ask != nil {

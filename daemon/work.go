@@ -138,6 +138,7 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, sub *subjob
 	if !direct && !w.App.Restricted() {
 		plan.Extension = r.takeExtension()
 	}
+	a.budget = plan.Budget
 	sub.shape(&plan)
 	traced := new(trace)
 	plan.Hooks.Measure = traced.of(plan.Hooks.Measure)
