@@ -25,12 +25,18 @@ var ErrProven = errors.New("not a receipt with its proof")
 func ParseProven(b []byte) (Proven, Signed, error) {
 	var p Proven
 	if err := json.Unmarshal(b, &p); err != nil {
+		if json.Valid(b) {
+			return p, Signed{}, fmt.Errorf("%w: want a receipt, or {\"receipt\", \"checkpoint\", \"inclusion\"} as the ledger gave them", ErrProven)
+		}
 		return p, Signed{}, fmt.Errorf("%w: want JSON", ErrProven)
 	}
-	if len(p.Receipt) == 0 {
+	switch {
+	case len(p.Receipt) == 0:
 		p = Proven{Receipt: b}
-	} else if p.Checkpoint == "" {
+	case p.Checkpoint == "":
 		return p, Signed{}, fmt.Errorf("%w: it has no checkpoint", ErrProven)
+	case p.Inclusion.Size == 0: // no tree that has a line is so small
+		return p, Signed{}, fmt.Errorf("%w: it has no inclusion", ErrProven)
 	}
 	s, err := Parse(p.Receipt)
 	return p, s, err

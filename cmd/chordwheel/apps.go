@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -76,7 +77,7 @@ func (a *app) appsAdd() *cobra.Command {
 	}
 	c.Flags().StringVar(&scope, "scope", "", "`SCOPE` that its work is done for (default: the device's first)")
 	c.Flags().StringArrayVar(&question.Models, "model", nil, "`PATTERN` of models it may use, such as groq/*; repeatable (default: all)")
-	c.Flags().IntVar(&question.Rate, "rate", 0, "most requests a minute (default: any)")
+	c.Flags().IntVar(&question.Rate, "rate", 0, "most requests `N` a minute (default: any)")
 	c.Flags().Float64Var(&dollars, "budget", 0, "most `DOLLARS` in a calendar month, UTC (default: any)")
 	return c
 }
@@ -99,7 +100,7 @@ func (a *app) appsList(ctx context.Context) error {
 			if v.Budget > 0 {
 				budget = dollarsOf(v.Spent) + " of " + dollarsOf(v.Budget)
 			}
-			lines = append(lines, []string{v.Name, orAny(string(v.Scope)), orAny(strings.Join(v.Models, " ")), orAny(strings.TrimPrefix(strconv.Itoa(v.Rate), "0")), budget})
+			lines = append(lines, []string{v.Name, cmp.Or(string(v.Scope), "the device's first"), orAny(strings.Join(v.Models, " ")), orAny(strings.TrimPrefix(strconv.Itoa(v.Rate), "0")), budget})
 		}
 		a.rows(w, []string{"name", "scope", "models", "requests/min", "this month"}, lines)
 		if len(lines) == 0 {

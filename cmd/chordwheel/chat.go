@@ -60,7 +60,7 @@ func (a *app) chat() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&model, "model", model, "what to ask: auto, an option's id or a model's name")
+	c.Flags().StringVar(&model, "model", model, "`MODEL` to ask: auto, an option's id or a model's name")
 	return c
 }
 
@@ -174,7 +174,7 @@ text; without it, standard input is read.`,
 			return a.print(answer, func(w io.Writer) { fmt.Fprintln(w, plainOutput(answer.Output)) })
 		},
 	}
-	c.Flags().StringVar(&options, "options", "", "further options of the work, a JSON object")
+	c.Flags().StringVar(&options, "options", "", "further options of the work, a `JSON` object")
 	return c
 }
 

@@ -392,7 +392,7 @@ func (d *device) serve(what string, run func() error) {
 // httpServer makes the server of a listener that is no edge. No request of theirs has a body
 // that takes long to send.
 func httpServer(h http.Handler, log *slog.Logger) *http.Server {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+	s := &http.Server{Handler: edge.Framed(h), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 		DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	edge.Bounded(s, maxConnections)
 	return s

@@ -181,12 +181,16 @@ func (d *didCommand) begin(i identities, own chain.Key, n did.New) error {
 			return err
 		}
 	}
-	left := "serve the log at the address (chordwheel did export DIRECTORY writes it for a web server); " + nextStart
-	if _, err := os.Lstat(filepath.Join(i.dir, authority.CertificateFile)); err == nil { // of a hub
-		left = "this hub serves the log on its authority listener; for others put a web server with a certificate of that host in front; " + nextStart
+	left := "serve the log at the address (chordwheel did export DIRECTORY writes it for a web server)"
+	_, err = os.Lstat(filepath.Join(i.dir, authority.CertificateFile))
+	if err == nil { // of a hub, which signs no receipts
+		left = "this hub serves the log on its authority listener; for others put a web server with a certificate of that host in front"
 	}
-	if !mine {
-		left = strings.TrimSuffix(left, nextStart) + "where that key is: chordwheel did use " + name + " LOGFILE"
+	switch {
+	case !mine:
+		left += "; where that key is: chordwheel did use " + name + " LOGFILE"
+	case err != nil:
+		left += "; " + nextStart
 	}
 	return d.finish(i, own, name, log, file, left)
 }

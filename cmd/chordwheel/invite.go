@@ -63,7 +63,7 @@ hours unless told otherwise.`,
 	}
 	c.Flags().StringVar(&scope, "scope", string(chain.DefaultScope), "the `SCOPE` that the device becomes a member of")
 	c.Flags().IntVar(&uses, "uses", 1, "how many devices `N` may use it")
-	c.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "how long it holds")
+	c.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "`DURATION` for which it holds")
 	c.Flags().StringArrayVar(&grant, "grant", nil, "capability `PATTERN` that the device may use; may be repeated (default *)")
 	c.Flags().BoolVar(&qr, "qr", false, "draw a QR code too")
 	return c

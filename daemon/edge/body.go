@@ -53,7 +53,7 @@ func (x *exchange) readBody(w *Work, most int64) *Refusal {
 	x.bodyRead = true
 	x.rc.SetReadDeadline(time.Time{})
 	x.in = int64(len(b))
-	if len(b) == 0 {
+	if len(b) == 0 && !x.blank {
 		return invalid("body: missing: send a JSON object")
 	}
 	w.Body = b

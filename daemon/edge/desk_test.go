@@ -350,6 +350,16 @@ func TestOutletSaysWhenNothingWasKept(t *testing.T) {
 	}
 }
 
+// A report without a word is one that cannot be read, as any other.
+func TestAnEmptyOutlet(t *testing.T) {
+	c := newCounter()
+	r := ask("POST", "/v1/outlet", "")
+	r.Header.Set("Content-Type", "application/json")
+	if w := do(deskEdge(t, c), r); w.Code != 200 || len(c.kept) != 1 {
+		t.Errorf("%d %s, %d receipts", w.Code, w.Body, len(c.kept))
+	}
+}
+
 // An outlet holds a whole answer, which may be longer than any request.
 func TestOutletOf20MiB(t *testing.T) {
 	c := newCounter()

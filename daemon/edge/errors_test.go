@@ -89,6 +89,7 @@ func TestEndTable(t *testing.T) {
 		{"all cooling", walk.Result{End: walk.AllCooling, Failures: []chain.Failure{{Option: "beta/small", Class: chain.Cooling}}, RetryAfter: 12300 * time.Millisecond}},
 		{"all cooling, nobody knows for how long", walk.Result{End: walk.AllCooling}},
 		{"nothing to try", walk.Result{End: walk.NothingToTry, Failures: []chain.Failure{{Option: "peer", Class: chain.NoPeer}}}},
+		{"nothing to try for want of money", walk.Result{End: walk.NothingToTry, Failures: []chain.Failure{{Option: "alpha/small", Class: chain.Ceiling}}}},
 		{"all failed", walk.Result{End: walk.AllFailed, Option: "beta/small", Attempts: 2, Failures: failures}},
 		{"escalating", walk.Result{End: walk.Escalating, Option: "beta/small", Attempts: 2, Failures: failures}},
 		{"broken before anything went out", walk.Result{End: walk.Broken, Option: "alpha/small", Attempts: 1}},

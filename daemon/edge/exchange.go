@@ -34,6 +34,7 @@ type exchange struct {
 	provider string    // that calls, on its routes
 	wishes   *Work     // what the headers say; the routes that do work fill in the rest
 	work     *Work     // nil on routes that do none
+	blank    bool      // a body without a byte is the route's matter
 	bodyRead bool      // the request's body was read to its end
 	stream   *events   // set once the answer is a stream
 	wrote    bool      // the status of a plain answer is out

@@ -30,7 +30,7 @@ func (x *exchange) postOutlet(string) *Refusal {
 		return Refuse(SpoolFull, "this device keeps no receipts: see docs/edge.md for what inlet and outlet need")
 	}
 	w := x.wishes
-	w.Primitive = chain.LLMChat
+	w.Primitive, x.blank = chain.LLMChat, true
 	return x.inside(w, x.edge.limits.Outlet, func() *Refusal {
 		r := x.edge.readReport(w.Body, time.Now())
 		x.agent, x.tokenID = r.AgentDID, r.TokenID

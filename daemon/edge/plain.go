@@ -22,6 +22,18 @@ var (
 // lies below.
 func Shaped(l net.Listener) net.Listener { return shaped{l} }
 
+// Framed gives h with answers that end the connection where the request came in chunks, as those
+// of the edge do: there may have been a length too, which net/http hides, and a proxy that went by it
+// takes what follows for another request.
+func Framed(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TransferEncoding) > 0 {
+			w.Header()["Connection"] = connClose
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 type shaped struct{ net.Listener }
 
 func (l shaped) Accept() (net.Conn, error) {
