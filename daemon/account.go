@@ -93,19 +93,30 @@ func (r *receipts) wait() {
 
 // taken is nil while a new request may be begun, for its receipt has room.
 func (r *receipts) taken() error {
-	if r.spool != nil && (r.pending.Load() >= maxPending || r.held.Load() >= maxHeld || r.d.cfg.Backpressure && r.spool.Full()) {
-		return edge.Refuse(edge.SpoolFull, "too many receipts wait for the ledger; chordwheel status says why")
+	if r.spool != nil && (r.pending.Load() >= maxPending || r.held.Load() >= maxHeld || r.pressed()) {
+		return tooMany()
 	}
 	return nil
 }
 
-// ready is nil while the disk takes receipts.
+// pressed reports whether the owner wants no new requests while so many receipts wait.
+func (r *receipts) pressed() bool { return r.d.cfg.Backpressure && r.spool.Full() }
+
+func tooMany() error {
+	return edge.Refuse(edge.SpoolFull, "too many receipts wait for the ledger; chordwheel status says why")
+}
+
+// ready is nil while the disk takes receipts, and the owner's limit is not reached. What waits
+// for the disk for a moment is no matter of it.
 func (r *receipts) ready() error {
 	if r.spool == nil {
 		return nil
 	}
 	if s := r.spool.Status(); !s.Writable {
 		return edge.Refuse(edge.SpoolFull, "receipts cannot be written: %s", chain.Clip(s.Fault))
+	}
+	if r.pressed() {
+		return tooMany()
 	}
 	return nil
 }

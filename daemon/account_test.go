@@ -371,6 +371,9 @@ func TestBackpressure(t *testing.T) {
 		if _, _, err := r.ask(edge.Work{}); err != nil {
 			t.Errorf("off, and refused: %v", err)
 		}
+		if err := r.Ready(); err != nil {
+			t.Errorf("off, and not ready: %v", err)
+		}
 	})
 	inTheShop(t, shared, func(c *daemon.Config) { c.Spool, c.Backpressure = s, true }, func(t *testing.T, r *shop) {
 		s.take(t)
@@ -394,8 +397,11 @@ func TestBackpressure(t *testing.T) {
 		if got := s.take(t); len(got) != 0 {
 			t.Errorf("%d receipts of what was never begun", len(got))
 		}
+		if err := r.Ready(); !errors.As(err, &no) || no.Code != edge.SpoolFull || !strings.Contains(no.Message, "too many receipts") {
+			t.Errorf("ready, and takes nothing: %v", err)
+		}
 		s.stuck = true
-		if err := r.Ready(); !errors.As(err, &no) || no.Code != edge.SpoolFull {
+		if err := r.Ready(); !errors.As(err, &no) || no.Code != edge.SpoolFull || strings.Contains(no.Message, "too many receipts") {
 			t.Errorf("ready without a disk: %v", err)
 		}
 	})
