@@ -86,6 +86,9 @@ func Check(s string) error {
 
 // realWebVH takes a did:webvh apart that is not one about to be created.
 func realWebVH(s string) (webvh, error) {
+	if !strings.HasPrefix(s, "did:webvh:") {
+		return webvh{}, fmt.Errorf("%w %q: want did:webvh:… or did:key:…", ErrInvalid, chain.Clip(s))
+	}
 	w, err := parseWebVH(s)
 	if err == nil && w.scid == placeholder {
 		err = fmt.Errorf("%w: no SCID in %q", ErrInvalid, chain.Clip(s))
