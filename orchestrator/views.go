@@ -63,8 +63,9 @@ type Status struct {
 
 // LedgerView is how the audit ledger fares.
 type LedgerView struct {
-	Receipts int64  `json:"receipts"`        // that it has
-	Fault    string `json:"fault,omitempty"` // why it takes none
+	Receipts   int64  `json:"receipts"`              // that it has
+	Fault      string `json:"fault,omitempty"`       // why it takes none
+	DoubleUses uint64 `json:"double_uses,omitempty"` // receipts since the start by which a token was used by two
 }
 
 // CatalogueView counts what is declared.

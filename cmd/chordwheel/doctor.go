@@ -91,6 +91,9 @@ func (a *app) examine(ctx context.Context) ([]finding, error) {
 		if s.Ledger != nil && s.Ledger.Fault != "" {
 			findings = append(findings, finding{"ledger", wrong, "it takes no receipts: " + s.Ledger.Fault, "docs/ledger.md says what to do; devices keep theirs meanwhile"})
 		}
+		if s.Ledger != nil && s.Ledger.DoubleUses > 0 {
+			findings = append(findings, finding{"ledger", wrong, count(int(s.Ledger.DoubleUses), "double use") + " of tokens", "chordwheel receipts report --ledger says which, and whose receipts say so"})
+		}
 	}
 	return findings, nil
 }

@@ -64,7 +64,7 @@ func (o overseen) Status(ctx context.Context) (orchestrator.Status, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Ledger = &orchestrator.LedgerView{Receipts: o.hub.audit.Size()}
+	s.Ledger = &orchestrator.LedgerView{Receipts: o.hub.audit.Size(), DoubleUses: o.hub.audit.DoubleUses()}
 	if o.hub.ledgerFault != nil {
 		s.Ledger.Fault = o.hub.ledgerFault.Error()
 	}

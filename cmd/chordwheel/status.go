@@ -194,7 +194,11 @@ func (a *app) hubStatus(ctx context.Context, n *node) error {
 		if l := s.Ledger; l != nil && l.Fault != "" {
 			fmt.Fprintln(w, "  receipts  ", a.paint(yellow, "the ledger takes none: "+l.Fault))
 		} else if l != nil {
-			fmt.Fprintf(w, "  receipts   %d in the ledger\n", l.Receipts)
+			line := fmt.Sprintf("%d in the ledger", l.Receipts)
+			if l.DoubleUses > 0 {
+				line += a.paint(yellow, "; "+count(int(l.DoubleUses), "double use")+" of tokens: chordwheel receipts report --ledger")
+			}
+			fmt.Fprintln(w, "  receipts  ", line)
 		}
 		fmt.Fprintln(w)
 		if why := s.Catalogue.Refused; why != "" {

@@ -138,14 +138,20 @@ func (c *Client) Consistency(ctx context.Context, from, to int64) (merkle.Consis
 }
 
 func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
+	return c.fetch(ctx, path, nil, maxProof)
+}
+
+func (c *Client) fetch(ctx context.Context, path string, header http.Header, limit int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	answer, err := c.ledger.Do(ctx, http.MethodGet, path, nil, nil, maxProof)
+	answer, err := c.ledger.Do(ctx, http.MethodGet, path, header, nil, limit)
 	switch {
 	case err != nil && answer.Status == 0:
 		return nil, fmt.Errorf("ask the ledger: %s; see that the hub runs and that its --authority can be reached from here", reason(err))
 	case answer.Status == http.StatusNotFound:
 		return nil, ErrNotFound
+	case answer.Status == http.StatusUnauthorized:
+		return nil, ErrToken
 	case errors.Is(err, authority.ErrLarge), answer.Status != http.StatusOK:
 		return nil, fmt.Errorf("%w: status %d", ErrAnswer, answer.Status)
 	case err != nil:

@@ -1,6 +1,7 @@
 // Package audit is the hub's ledger service: it takes receipts over HTTP,
 // checks who signed them, and hands out checkpoints, proofs and tiles. It owns
-// what may enter the ledger and which checkpoints were signed. It must not know how
+// what may enter the ledger and which checkpoints were signed, and notices tokens that
+// were used by two. It must not know how
 // the ledger keeps lines (package ledger) or how the listener answers (package
 // authority).
 //

@@ -22,10 +22,11 @@ var errUnfit = errors.New("the signature does not fit the document that is remem
 // genuine checks the signature against what the signer's DID stands for. One that does not
 // fit is wrong only by a document that is newer than the receipt: a device that was given
 // another key signs with it at once, while the document of before is still remembered.
-func (s *Service) genuine(ctx context.Context, got *receipt.Signed) error {
+// The keys are those that the DID stands for.
+func (s *Service) genuine(ctx context.Context, got *receipt.Signed) ([]ed25519.PublicKey, error) {
 	keys, err := s.keys(ctx, got.Signer())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	wrong := got.Verify(keys...)
 	if wrong != nil && s.cfg.Doubt != nil {
@@ -33,17 +34,17 @@ func (s *Service) genuine(ctx context.Context, got *receipt.Signed) error {
 		switch {
 		case again:
 			if keys, err = s.keys(ctx, got.Signer()); err != nil {
-				return err
+				return nil, err
 			}
 			wrong = got.Verify(keys...)
 		case !asOf.IsZero() && asOf.Before(got.ResponseAt):
-			return errors.Join(errUnfit, unresolvable(soon))
+			return nil, errors.Join(errUnfit, unresolvable(soon))
 		}
 	}
 	if wrong != nil {
-		return authority.Refuse(authority.InvalidRequest, "%s", chain.ClipTo(wrong.Error(), 200))
+		return nil, authority.Refuse(authority.InvalidRequest, "%s", chain.ClipTo(wrong.Error(), 200))
 	}
-	return nil
+	return keys, nil
 }
 
 // keys are those that a signer's DID stands for; the error is a refusal.

@@ -76,6 +76,7 @@ type Service struct {
 	inFlight chan struct{}
 	senders  *pace[string]       // receipts that are genuine
 	refusals *pace[netip.Prefix] // of what came from an address
+	twice    *twice
 
 	mu     sync.Mutex // of all below
 	newest merkle.Checkpoint
@@ -90,7 +91,7 @@ func New(cfg Config) (*Service, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{cfg: cfg, origin: merkle.Origin(cfg.Mesh), inFlight: make(chan struct{}, maxInFlight), at: time.Now(),
-		senders: newPace[string](senderEvery, senderBurst), refusals: newPace[netip.Prefix](refusalEvery, refusalBurst)}
+		senders: newPace[string](senderEvery, senderBurst), refusals: newPace[netip.Prefix](refusalEvery, refusalBurst), twice: newTwice(cfg.Log)}
 	return s, s.open()
 }
 
@@ -217,7 +218,7 @@ func (s *Service) take(w http.ResponseWriter, r *http.Request) (any, error) {
 	if wait := s.refusals.wait(from, time.Now()); wait > 0 {
 		return nil, tooMany(wait, "too much of what comes from this address is refused")
 	}
-	got, err := s.read(w, r)
+	got, keys, err := s.read(w, r)
 	if err != nil {
 		var no *authority.Refusal
 		if errors.Is(err, errUnfit) || errors.As(err, &no) && no.Status() < http.StatusInternalServerError {
@@ -229,6 +230,7 @@ func (s *Service) take(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, tooMany(wait, "too many receipts of one signer at once")
 	}
 	place, err := s.add(r.Context(), &got)
+	s.twice.look(s.ledger, &got, place, err, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -295,24 +297,25 @@ func tooMany(wait time.Duration, message string) error {
 }
 
 // read gives the receipt of a request, which is genuine and of somebody who may send
-// it.
-func (s *Service) read(w http.ResponseWriter, r *http.Request) (got receipt.Signed, err error) {
+// it, and the keys that its signer stands for.
+func (s *Service) read(w http.ResponseWriter, r *http.Request) (got receipt.Signed, keys []ed25519.PublicKey, err error) {
 	var body json.RawMessage
 	if err := authority.Decode(w, r, receipt.MaxReceipt, &body); err != nil {
-		return got, err
+		return got, nil, err
 	}
 	if got, err = receipt.Parse(body); err != nil {
-		return got, authority.Refuse(authority.InvalidRequest, "%v", err)
+		return got, nil, authority.Refuse(authority.InvalidRequest, "%v", err)
 	}
 	if err := early(&got, time.Now()); err != nil {
-		return got, err
+		return got, nil, err
 	}
 	if err := s.cfg.Admit(r.Context(), got.Signer()); errors.Is(err, ErrSender) {
-		return got, authority.Refuse(authority.UnknownSender, "%v: it is no device of the mesh and no agent of the catalogue; ledger_senders lists others", ErrSender)
+		return got, nil, authority.Refuse(authority.UnknownSender, "%v: it is no device of the mesh and no agent of the catalogue; ledger_senders lists others", ErrSender)
 	} else if err != nil {
-		return got, err
+		return got, nil, err
 	}
-	return got, s.genuine(r.Context(), &got)
+	keys, err = s.genuine(r.Context(), &got)
+	return got, keys, err
 }
 
 // early refuses a receipt that is from the future. One that time will make right may come

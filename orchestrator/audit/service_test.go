@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -76,6 +77,7 @@ type bench struct {
 	service *audit.Service
 	mux     *authority.Mux
 	token   string // that calls show
+	log     *slog.Logger
 
 	old  bool      // what did:webvh:rotated is resolved to is from before its key changed
 	asOf time.Time // when it was fetched anew, if that was a moment ago
@@ -98,7 +100,7 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) open() (err error) {
-	b.service, err = audit.New(audit.Config{Key: b.hub, Mesh: mesh, Storage: b.disk, Files: b.disk,
+	b.service, err = audit.New(audit.Config{Key: b.hub, Mesh: mesh, Log: b.log, Storage: b.disk, Files: b.disk,
 		Resolve: func(ctx context.Context, name string) ([]ed25519.PublicKey, error) {
 			if strings.HasSuffix(name, "rotated") {
 				public, err := b.seeker.PeerID().Public()

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/merkle"
+	"github.com/chordwheel/chordwheel/chain/receipt"
+	"github.com/chordwheel/chordwheel/daemon/audit"
+)
+
+// ledgerToken is where an auditor's right to read the ledger stands.
+const ledgerToken = "CHORDWHEEL_LEDGER_TOKEN"
+
+// maxNamed is how many receipts are named of one token; all are counted.
+const maxNamed = 100
+
+// report is what `receipts report` prints.
+type report struct {
+	Receipts   int          `json:"receipts"`             // that were looked at
+	Ledger     *ledgerSize  `json:"ledger,omitempty"`     // whose they all are
+	DoubleUses []*doubleUse `json:"double_uses"`          // tokens that were used by two
+	Unverified []unverified `json:"unverified"`           // receipts that say nothing, for nobody signed them as they are
+	MoreWrong  int          `json:"more_wrong,omitempty"` // that are not named
+}
+
+type ledgerSize struct {
+	Origin string `json:"origin"`
+	Size   int64  `json:"size"`
+}
+
+// doubleUse is one token that was used by two, or with one nonce twice.
+type doubleUse struct {
+	Kind     string  `json:"kind"` // two_seekers, nonce_twice
+	TokenID  string  `json:"token_id"`
+	Nonce    string  `json:"nonce,omitempty"`
+	Receipts []useOf `json:"receipts"` // the first one of all, and those that do not fit to it
+	More     int     `json:"more,omitempty"`
+	numbers  []int64
+}
+
+// useOf is a receipt that names a token.
+type useOf struct {
+	Number        int64  `json:"number"` // its place in what was looked at, from 0
+	TransactionID string `json:"transaction_id"`
+	MessageID     string `json:"message_id"`
+	Seeker        string `json:"seeker_did"`
+	Agent         string `json:"agent_did,omitempty"`
+	Signer        string `json:"signer"`
+	RequestAt     string `json:"request_at"`
+}
+
+type unverified struct {
+	Number        int64  `json:"number"`
+	TransactionID string `json:"transaction_id,omitempty"`
+	Why           string `json:"why"`
+}
+
+// reporting is one run of it.
+type reporting struct {
+	verification
+	whole bool // the ledger's receipts
+
+	report report
+	uses   *receipt.Uses
+	found  map[string]*doubleUse
+	keys   map[string]resolved // by DID
+}
+
+type resolved struct {
+	keys []ed25519.PublicKey
+	err  error
+}
+
+func (a *app) receiptsReport() *cobra.Command {
+	r := reporting{verification: verification{app: a}, found: map[string]*doubleUse{}, keys: map[string]resolved{}}
+	c := &cobra.Command{
+		Use:   "report [TRANSACTION | FILE]",
+		Short: "Report tokens that were used by two",
+		Long: `Look for tokens that receipts of two devices name, and for those that came to a
+peer twice with one nonce. One token serves many requests of the device that it was made
+for: that is no finding. Looked at are the receipts of this device, those of a
+transaction or in a FILE ("-": standard input), or with --ledger all that the hub's
+ledger has, which shows them to whoever has its ` + ledgerToken + ` in the
+environment. Signatures are checked: what nobody signed accuses nobody. The exit code is 1
+if there is a finding, or a receipt whose signature does not hold.`,
+		Example: "  chordwheel receipts report audit.jsonl\n  CHORDWHEEL_LEDGER_TOKEN=… chordwheel receipts report --ledger --json",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			what := ""
+			if len(args) > 0 {
+				what = args[0]
+			}
+			if r.whole && (what != "" || r.offline) {
+				return usage("--ledger is about all that the ledger has: give neither FILE nor --offline")
+			}
+			return r.run(c.Context(), what)
+		},
+	}
+	c.Flags().BoolVar(&r.offline, "offline", false, "ask nobody: receipts of a did:webvh that is not known here count as not signed")
+	c.Flags().BoolVar(&r.whole, "ledger", false, "look at all receipts of the ledger that this device sends to")
+	return c
+}
+
+func (r *reporting) run(ctx context.Context, what string) error {
+	r.report.DoubleUses, r.report.Unverified = []*doubleUse{}, []unverified{}
+	look := r.ofLines
+	if r.whole {
+		look = r.ofLedger
+	}
+	if err := look(ctx, what); err != nil {
+		return err
+	}
+	if err := r.print(r.report, r.tell); err != nil {
+		return err
+	}
+	var wrong []string
+	if n := len(r.report.DoubleUses); n > 0 {
+		wrong = append(wrong, count(n, "double use")+" of tokens")
+	}
+	if n := len(r.report.Unverified) + r.report.MoreWrong; n > 0 {
+		wrong = append(wrong, count(n, "receipt")+" without a signature that holds")
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%s", strings.Join(wrong, ", and "))
+	}
+	return nil
+}
+
+// ofLines looks at the receipts of a file, of a transaction, or of this device.
+func (r *reporting) ofLines(ctx context.Context, what string) error {
+	lines, err := r.read(what)
+	if err != nil {
+		return err
+	}
+	r.uses = receipt.NewUses(2 * len(lines))
+	for i, line := range lines {
+		r.look(ctx, int64(i), line)
+	}
+	return r.name(func(number int64) ([]byte, error) { return lines[number], nil })
+}
+
+// ofLedger looks at all that the ledger has.
+func (r *reporting) ofLedger(ctx context.Context, _ string) error {
+	token, err := r.ledgerToken()
+	if err != nil {
+		return err
+	}
+	auditor, err := r.auditor()
+	if err != nil {
+		return err
+	}
+	client, err := r.secretly()
+	if err != nil {
+		return err
+	}
+	signed, err := client.Checkpoint(ctx)
+	if err != nil {
+		return unreachable("%w", err)
+	}
+	c, err := merkle.OpenCheckpoint(signed, auditor.Origin, auditor.Key)
+	if err != nil {
+		return err
+	}
+	r.report.Ledger = &ledgerSize{c.Origin, c.Size}
+	r.uses = receipt.NewUses(2 * int(c.Size))
+	err = client.Each(ctx, c, token, func(index int64, line []byte) error {
+		r.look(ctx, index, line)
+		return nil
+	})
+	if err == nil {
+		err = r.name(func(index int64) ([]byte, error) { return client.Line(ctx, c, token, index) })
+	}
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	return nil
+}
+
+// ledgerToken is the auditor's.
+func (r *reporting) ledgerToken() (chain.Secret, error) {
+	for _, s := range r.environ {
+		if value, ok := strings.CutPrefix(s, ledgerToken+"="); ok && value != "" {
+			return chain.Secret(value), nil
+		}
+	}
+	return "", usage("the ledger shows its receipts to auditors: set %s, which the hub was started with", ledgerToken)
+}
+
+// look takes in one receipt, or one with its proof.
+func (r *reporting) look(ctx context.Context, number int64, line []byte) {
+	r.report.Receipts++
+	_, s, err := receipt.ParseProven(line)
+	if err == nil {
+		is := r.keysOf(ctx, s.Signer())
+		if err = is.err; err == nil {
+			err = s.Verify(is.keys...)
+		}
+		if err == nil {
+			r.take(&s, number, is.keys)
+			return
+		}
+	}
+	if len(r.report.Unverified) >= maxNamed {
+		r.report.MoreWrong++
+		return
+	}
+	r.report.Unverified = append(r.report.Unverified, unverified{number, s.TransactionID, chain.ClipTo(err.Error(), 256)})
+}
+
+// take takes in a receipt whose signature holds.
+func (r *reporting) take(s *receipt.Signed, number int64, keys []ed25519.PublicKey) {
+	for _, d := range r.uses.Add(s, number, keys...) {
+		u := doubleUse{Kind: d.Kind, TokenID: s.TokenID}
+		if d.Kind == receipt.NonceTwice {
+			u.Nonce = s.Executor.Nonce
+		}
+		key := u.Kind + "\n" + u.TokenID + "\n" + u.Nonce
+		known := r.found[key]
+		if known == nil {
+			known = &u
+			known.numbers = append(known.numbers, d.First)
+			r.found[key], r.report.DoubleUses = known, append(r.report.DoubleUses, known)
+		}
+		if len(known.numbers) >= maxNamed {
+			known.More++
+			continue
+		}
+		known.numbers = append(known.numbers, number)
+	}
+}
+
+// keysOf gives the keys of a signer, and asks for them once.
+func (r *reporting) keysOf(ctx context.Context, name string) resolved {
+	is, ok := r.keys[name]
+	if !ok {
+		is.keys, is.err = r.resolver()(ctx, name)
+		r.keys[name] = is
+	}
+	return is
+}
+
+// name fills in what the receipts of findings say.
+func (r *reporting) name(line func(number int64) ([]byte, error)) error {
+	for _, d := range r.report.DoubleUses {
+		for _, number := range d.numbers {
+			b, err := line(number)
+			if err != nil {
+				return err
+			}
+			_, s, err := receipt.ParseProven(bytes.TrimSpace(b))
+			if err != nil {
+				return err
+			}
+			d.Receipts = append(d.Receipts, useOf{number, s.TransactionID, s.MessageID, s.SeekerDID, s.AgentDID, s.Signer(), s.RequestAt.UTC().Format("2006-01-02T15:04:05.000Z")})
+		}
+	}
+	return nil
+}
+
+func (r *reporting) tell(w io.Writer) {
+	for _, d := range r.report.DoubleUses {
+		what := "was used by two devices"
+		if d.Kind == receipt.NonceTwice {
+			what = "came twice with nonce " + d.Nonce
+		}
+		fmt.Fprintf(w, "%s  token %s %s\n", r.paint(yellow, "TWICE"), d.TokenID, what)
+		for _, u := range d.Receipts {
+			fmt.Fprintf(w, "       %s  seeker %s, signed by %s, %s\n", u.TransactionID, u.Seeker, u.Signer, u.RequestAt)
+		}
+		if d.More > 0 {
+			fmt.Fprintf(w, "       and %d more\n", d.More)
+		}
+	}
+	for _, u := range r.report.Unverified {
+		id := u.TransactionID
+		if id == "" {
+			id = fmt.Sprint("receipt ", u.Number+1)
+		}
+		fmt.Fprintf(w, "%s  %s: %s\n", r.paint(yellow, "WRONG"), id, u.Why)
+	}
+	of := ""
+	if l := r.report.Ledger; l != nil {
+		of = ", all that the ledger has"
+	}
+	if len(r.report.DoubleUses) == 0 {
+		fmt.Fprintf(w, "%s     %s looked at%s: no token was used by two\n", r.paint(green, "ok"), count(r.report.Receipts, "receipt"), of)
+		return
+	}
+	fmt.Fprintf(w, "%s looked at%s\n", count(r.report.Receipts, "receipt"), of)
+}
+
+// secretly is the ledger that this device sends to, over a way on which a token may be shown.
+func (r *reporting) secretly() (*audit.Client, error) {
+	client, err := r.ledger(false)
+	if err != nil {
+		return nil, err
+	}
+	return audit.New(client), nil
+}
