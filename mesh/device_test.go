@@ -48,7 +48,7 @@ func TestDevicesReturnSpreadOut(t *testing.T) {
 			most = max(most, n)
 		}
 		t.Logf("back between %s and %s, at most %d of %d in one second", back[0], back[fleet-1], most, fleet)
-		if most > fleet*3/4 { // without the random pauses it is all of them
+		if most > fleet*9/10 { // without the random pauses it is all of them
 			t.Errorf("%d of %d devices returned within one second", most, fleet)
 		}
 		w.invalidate(1)
@@ -317,7 +317,7 @@ func TestRefusedHellos(t *testing.T) {
 		}
 		before := w.hub.Stats().Traffic[spoke.Protocol].In
 		time.Sleep(time.Hour)
-		if n := (w.hub.Stats().Traffic[spoke.Protocol].In - before) / int64(len(h.Membership)); n < 5 || n > 30 {
+		if n := (w.hub.Stats().Traffic[spoke.Protocol].In - before) / int64(len(h.Membership)); n < 5 || n > 60 { // pauses are random, some 20 on average; without them it is hundreds
 			t.Errorf("said about %d hellos in an hour", n)
 		}
 	})
