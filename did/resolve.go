@@ -85,7 +85,7 @@ func resolveLog(ctx context.Context, f Fetcher, w webvh, did string, want Want, 
 	}
 	r, err := pick(all, approvals, did, want)
 	if m, ok := f.(*Memory); ok && (err == nil || errors.Is(err, ErrNotFound)) {
-		if err := m.grew(all); err != nil {
+		if err := m.grew(w, all, now); err != nil {
 			return Resolution{}, fmt.Errorf("resolve %s: %w", chain.Clip(did), err)
 		}
 	}

@@ -105,6 +105,14 @@ func (w webvh) url(file string) string {
 	return "https://" + strings.Replace(host, "%3A", ":", 1) + "/" + strings.ReplaceAll(path, ":", "/") + "/" + file
 }
 
+// site gives the last two labels of the host: whoever has them can have as many hosts as he likes.
+func (w webvh) site() string {
+	host, _, _ := strings.Cut(w.rest, ":")
+	host, _, _ = strings.Cut(strings.ToLower(host), "%3a")
+	labels := strings.Split(host, ".")
+	return strings.Join(labels[max(0, len(labels)-2):], ".")
+}
+
 // Address gives the https address of the log that a did:webvh stands for. Errors
 // wrap ErrInvalid.
 func Address(did string) (string, error) {

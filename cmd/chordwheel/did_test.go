@@ -2,12 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chordwheel/chordwheel/did"
 )
@@ -77,4 +80,38 @@ func TestReceiptsAreSignedAsAName(t *testing.T) {
 		t.Fatal(status, text)
 	}
 	until(t, "the receipt under a name that ended is set aside", func() bool { return fares(t, device).Rejected == 1 })
+}
+
+// A log that was cut back while the hub was down does not bring an old key back.
+func TestAHubRemembersLogsOverARestart(t *testing.T) {
+	t.Parallel()
+	dir, made := withName(t)
+	first, err := os.ReadFile(made.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good(t, "did", "rotate", "--dir", dir)
+	longer, err := os.ReadFile(made.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hubDir := filepath.Join(t.TempDir(), "hub")
+	for i, step := range []struct {
+		log   []byte
+		holds bool
+	}{{longer, true}, {first, false}, {longer, true}} {
+		h, err := openHub(hubOptions{dir: hubDir, config: defaultHub("127.0.0.1"), log: slog.New(slog.DiscardHandler), say: io.Discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.shelf.Put(made.DID, step.log); err != nil {
+			t.Error(err)
+		}
+		if _, err := did.Resolve(t.Context(), h.documents, made.DID, did.Want{}, time.Now()); step.holds != (err == nil) || err != nil && !errors.Is(err, did.ErrRewritten) {
+			t.Errorf("start %d: %v", i, err)
+		}
+		if err := h.close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

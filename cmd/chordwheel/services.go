@@ -22,8 +22,11 @@ import (
 	"github.com/chordwheel/chordwheel/orchestrator/trust"
 )
 
-// bucketLedger holds the ledger in the hub's database.
-const bucketLedger = "hub-ledger"
+// Names in the hub's database.
+const (
+	bucketLedger = "hub-ledger"
+	bucketLogs   = "hub-did-logs" // how far logs of did:webvh had come
+)
 
 // rotateLook is how often it is looked whether the key for tokens has served its time.
 const rotateLook = time.Hour
@@ -35,7 +38,9 @@ func (h *hub) openServices(key chain.Key) (err error) {
 		return err
 	}
 	h.shelf = identitiesIn(h.options.dir).shelf
-	h.documents = did.Remember(h.shelf.Before(fetch.NewCache(fetch.New(fetch.Options{}))))
+	if h.documents, err = did.Recall(h.shelf.Before(fetch.NewCache(fetch.New(fetch.Options{}))), h.db.Bucket(bucketLogs)); err != nil {
+		return err
+	}
 	resolve := func(ctx context.Context, name string) ([]ed25519.PublicKey, error) {
 		r, err := did.Resolve(ctx, h.documents, name, did.Want{}, time.Now())
 		return r.Keys(did.Assertion), err
