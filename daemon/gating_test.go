@@ -2,7 +2,6 @@ package daemon_test
 
 import (
 	"fmt"
-
 	"slices"
 	"strings"
 	"testing"
@@ -125,6 +124,29 @@ func TestEachCandidateHasATokenOfItsOwn(t *testing.T) {
 	})
 }
 
+// With a slot in the chain there is always an option. Where nobody fills it and all the others' agents
+// are suspended, that is what is said, not that there are no models.
+func TestAllSuspendedBesideASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newBureau(t)
+		d := guarded(t, o, gate.Observe, &shelf{})
+		time.Sleep(time.Minute) // a later edition
+		d.hub.serve(twoAgents + " | peer")
+		o.lists("did:web:a.example=suspended", self()+"=suspended")
+		time.Sleep(30 * time.Minute) // the next visit
+		_, result, err := d.ask(edge.Work{})
+		want := []chain.Failure{{Option: "alpha/small", Class: chain.Denied, Why: "its agent is suspended in the registry"},
+			{Option: "beta/small", Class: chain.Denied, Why: "the registry does not list its agent"},
+			{Option: "local/own/m", Class: chain.Denied, Why: "its agent is suspended in the registry"}, {Option: "peer", Class: chain.NoPeer, Why: "no other device is known"}}
+		if err != nil || result.End != walk.NothingToTry || !slices.Equal(result.Failures, want) {
+			t.Errorf("%+v %v", result, err)
+		}
+		if _, result, err = d.ask(edge.Work{Model: "alpha/small"}); codeOf(err) != edge.AgentSuspended {
+			t.Errorf("by name: %+v %v", result, err)
+		}
+	})
+}
+
 // What the registry says of agents decides who is asked.
 func TestTheSnapshotDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -145,6 +167,13 @@ func TestTheSnapshotDecides(t *testing.T) {
 		expect("suspended", edge.Work{}, "beta/small", "")
 		expect("suspended, by name", edge.Work{Model: "alpha/small"}, "", edge.AgentSuspended)
 		expect("suspended, by its DID", edge.Work{Model: "did:web:a.example"}, "", edge.AgentSuspended)
+		o.lists("did:web:a.example=suspended", "did:web:b.example=suspended", self()+"=suspended")
+		if err := d.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := d.ask(edge.Work{}); codeOf(err) != edge.NoAgent || strings.Count(err.Error(), "its agent is suspended in the registry") != 3 {
+			t.Errorf("all suspended: %v", err)
+		}
 		o.lists("did:web:b.example=deregistered")
 		if err := d.Refresh(t.Context()); err != nil {
 			t.Fatal(err)

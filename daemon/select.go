@@ -69,9 +69,52 @@ func (d *Daemon) selects(w *edge.Work) (chosen, error) {
 	}
 	if len(c.options) == 0 && s.Agents != nil {
 		d.stranger(time.Now())
-		return chosen{}, edge.Refuse(edge.NoAgent, "no agent of the chain for %s is active in the registry", c.chain.Slot())
+		return chosen{}, edge.Refuse(edge.NoAgent, "no agent of the chain for %s is active in the registry%s", c.chain.Slot(), inBrackets(d.passedOver(w, &c)))
 	}
 	return c, nil
+}
+
+// maxPassedOver bounds of how many options it is said why nobody was asked for them.
+const maxPassedOver = 4
+
+// passedOver gives the options of c's chain whose agents the registry keeps from work, and why: who
+// hears that nothing could be tried would look for peers and keys else.
+func (d *Daemon) passedOver(w *edge.Work, c *chosen) []chain.Failure {
+	s, now := &d.cfg.Selection, time.Now()
+	if s.Agents == nil || c.method == selection.Direct {
+		return nil
+	}
+	var out []chain.Failure
+	options := d.allowed(w, d.ordered(c.chain, c.talk))
+	for i := range options {
+		if len(selection.Candidates(options[i:i+1], c.capability, s.Agents, d.did)) == 0 && len(out) < maxPassedOver {
+			out = append(out, chain.Failure{Option: options[i].ID, Class: chain.Denied, Why: d.outOfRegistry(selection.AgentOf(&options[i], d.did), c.capability, now)})
+		}
+	}
+	return out
+}
+
+// outOfRegistry says why an agent that is not active is not.
+func (d *Daemon) outOfRegistry(agent, capability string, now time.Time) string {
+	switch r := d.cfg.Gating.Registry; {
+	case r == nil:
+		return "its agent is not active in the registry"
+	case r.Standing(agent, capability, now) == gate.Suspended:
+		return "its agent is suspended in the registry"
+	}
+	return "the registry does not list its agent"
+}
+
+// inBrackets says why options were passed over, "" if none was.
+func inBrackets(passed []chain.Failure) string {
+	words := make([]string, len(passed))
+	for i, f := range passed {
+		words[i] = string(f.Option) + ": " + f.Why
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(words, ", ") + ")"
 }
 
 // selectMatched asks the taxonomy. A capability without a chain or without an

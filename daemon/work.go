@@ -146,6 +146,9 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, sub *subjob
 	traced.close(d, w.ID, c.Slot(), began, &result, "", "")
 	if result.End != walk.Answered {
 		d.whyNoPeer(c, result.Failures)
+		if result.End == walk.NothingToTry {
+			result.Failures = append(d.passedOver(w, &choice), result.Failures...)
+		}
 	} else {
 		r.account.executor = r.verify(&result)
 	}
