@@ -36,6 +36,7 @@ type bureau struct {
 	twist  func(map[string]any) // changes what is minted
 	minted []string             // agent and capability of each token
 	asked  int                  // for agents
+	issues func(string) bool    // what devices take for its name; nil: anything
 }
 
 func newBureau(t *testing.T) *bureau {
@@ -49,6 +50,13 @@ func (o *bureau) set(change func(*bureau)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	change(o)
+}
+
+func (o *bureau) named(iss string) bool {
+	o.mu.Lock()
+	issues := o.issues
+	o.mu.Unlock()
+	return issues == nil || issues(iss)
 }
 
 // lists has the registry list these agents; a name behind a = is the status.
@@ -147,12 +155,16 @@ func (o *bureau) gated(mode gate.Mode, own bool) func(*daemon.Config) {
 		if err != nil {
 			o.t.Fatal(err)
 		}
-		tokens, err := token.New(token.Config{Server: o, Key: c.Key, Log: c.Log})
+		var issuer func(string) bool
+		if own {
+			issuer = o.named
+		}
+		tokens, err := token.New(token.Config{Server: o, Key: c.Key, Issuer: issuer, Log: c.Log})
 		if err != nil {
 			o.t.Fatal(err)
 		}
 		o.close = append(o.close, agents.Close, tokens.Close)
-		g, err := gate.New(mode, gate.Verifier{Keys: tokens}, agents)
+		g, err := gate.New(mode, gate.Verifier{Keys: tokens, Issuer: issuer}, agents)
 		if err != nil {
 			o.t.Fatal(err)
 		}

@@ -147,15 +147,19 @@ type Daemon struct {
 	visited   chan struct{} // closed after the first whole visit
 	visitOnce sync.Once     // closes visited
 
-	gathering  chan struct{} // capacity 1: one peer is asked for chains at a time
-	joining    sync.Mutex    // one Join at a time
-	keeping    sync.Mutex    // one change of joined at a time, its write included; taken before mu
-	mu         sync.Mutex    // of all below
-	random     *rand.Rand
-	closing    bool
-	joined     Joined
-	self       member.Membership // of joined, verified; zero without one
-	isJoined   bool
+	gathering chan struct{} // capacity 1: one peer is asked for chains at a time
+	joining   sync.Mutex    // one Join at a time
+	keeping   sync.Mutex    // one change of joined at a time, its write included; taken before mu
+	mu        sync.Mutex    // of all below
+	random    *rand.Rand
+	closing   bool
+	joined    Joined
+	self      member.Membership // of joined, verified; zero without one
+	isJoined  bool
+	moved     struct { // the hub's services
+		from string // where they were; "" if nowhere else
+		at   time.Time
+	}
 	twins      []string // problems: what was seen twice
 	node       Node
 	wanted     map[chain.Slot]bool

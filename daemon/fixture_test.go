@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -73,6 +74,13 @@ func (h *hub) serve(options string) {
 	defer h.mu.Unlock()
 	h.body = h.policy.BodyWith(h.t, options, h.rules)
 	h.head = h.policy.Head(h.t, h.body, time.Now())
+}
+
+// moves has the hub say from now on that its services are at url.
+func (h *hub) moves(url string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.change = func(w *wire.Welcome) { w.Authority, w.Certificate = url, bytes.Repeat([]byte{1}, 32) }
 }
 
 func (h *hub) set(away bool) {

@@ -54,6 +54,7 @@ const (
 type gating struct {
 	allowed, denied, tokenless atomic.Uint64
 	asked                      atomic.Int64 // when an unknown agent made the snapshot refresh, Unix nanoseconds
+	sought                     atomic.Int64 // when a token of another address made a visit due, the same
 }
 
 // clearance is what the gate says of one attempt. The zero clearance is that of a
@@ -106,8 +107,11 @@ func (d *Daemon) judge(ctx context.Context, r gate.Request) gate.Decision {
 		return decision
 	}
 	d.gating.denied.Add(1)
-	if decision.Denial.Code == gate.NoAgent {
+	switch {
+	case decision.Denial.Code == gate.NoAgent:
 		d.stranger(now)
+	case decision.Denial == gate.ErrIssuer:
+		d.elsewhere(now)
 	}
 	d.cfg.Log.Debug("the gate denies", "gate", decision, "agent_did", chain.Clip(r.Agent), "capability", chain.Clip(r.Capability))
 	return decision
@@ -134,6 +138,15 @@ func (d *Daemon) stranger(now time.Time) {
 		return
 	}
 	d.background(func(ctx context.Context) { _ = r.Refresh(ctx) }) // status says what became of it
+}
+
+// elsewhere makes a visit due, where a token that the hub's keys signed is of another address
+// than the one known here: the hub may have moved.
+func (d *Daemon) elsewhere(now time.Time) {
+	last := d.gating.sought.Load()
+	if now.UnixNano()-last >= int64(strangerGap) && d.gating.sought.CompareAndSwap(last, now.UnixNano()) {
+		d.visitSoon()
+	}
 }
 
 // refreshAgents asks the hub's registry, before chains are fetched that may name

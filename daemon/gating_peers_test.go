@@ -95,6 +95,48 @@ func TestAPeersTokenIsJudgedBeforeThePayload(t *testing.T) {
 	}
 }
 
+// A peer's token from another address than the hub's is refused, and has the executor ask where the
+// hub is: it may have moved since the last visit.
+func TestAPeersTokenFromWhereTheHubMoved(t *testing.T) {
+	const after = "https://moved.example"
+	var o *bureau
+	inTheShop(t, shared, func(c *daemon.Config) {
+		o = newBureau(t)
+		o.lists(self())
+		o.gated(gate.Enforce, true)(c)
+	}, func(t *testing.T, r *shop) {
+		t.Cleanup(o.ends)
+		r.hub.moves(o.Origin())
+		time.Sleep(time.Hour)
+		o.set(func(o *bureau) {
+			o.issues, o.twist = r.Issues, func(claims map[string]any) { claims["iss"] = after }
+		})
+		g := r.guest(t, 1)
+		with := func(q *wire.ExecRequest) {
+			o.set(func(o *bureau) {
+				o.minted = nil
+				q.Token, q.TokenID = []byte(o.mint(g.key.PeerID().DID(), self(), "llm.chat")), "jti-1"
+			})
+		}
+		refused := func() *wire.ExecRefusal {
+			open, _ := g.ask(streamed, with)
+			return g.first(open).Refusal
+		}
+		if no := refused(); no == nil || no.Code != wire.ExecInvalidToken {
+			t.Errorf("a stranger's address: %+v", no)
+		}
+		r.hub.moves(after)
+		time.Sleep(time.Minute)
+		if no := refused(); no == nil || no.Code != wire.ExecInvalidToken {
+			t.Errorf("before anybody said so: %+v", no)
+		}
+		time.Sleep(time.Second) // the visit
+		if _, _, trailer, err := g.do(t.Context(), streamed, with); err != nil || trailer.Class != chain.OK {
+			t.Errorf("after the visit: %+v %v", trailer, err)
+		}
+	})
+}
+
 // The same token comes with many requests; with a nonce that it came with before it
 // is refused, also after the request itself has expired.
 func TestATokenAndNonceComeOnce(t *testing.T) {

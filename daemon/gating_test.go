@@ -124,6 +124,45 @@ func TestEachCandidateHasATokenOfItsOwn(t *testing.T) {
 	})
 }
 
+// The hub's tokens say where its services are, as it told the device. When it moves, what it signed
+// before holds for a token's life.
+func TestTheHubsTokensNameIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const before, after = "https://office.example", "https://moved.example"
+		o := newBureau(t)
+		d := guarded(t, o, gate.Enforce, &shelf{})
+		o.lists("did:web:a.example", "did:web:b.example", self())
+		if !d.Issues("https://anywhere.example") {
+			t.Error("while the hub has not said where it is, nobody knows better")
+		}
+		o.set(func(o *bureau) { o.issues = d.Issues })
+		expect := func(step string, code edge.Code) {
+			t.Helper()
+			if _, _, err := d.ask(edge.Work{Model: "alpha/small"}); codeOf(err) != code {
+				t.Errorf("%s: %v, want %q", step, err, code)
+			}
+		}
+		d.hub.moves(before)
+		time.Sleep(30 * time.Minute) // the next visit
+		o.set(func(o *bureau) { o.twist = func(claims map[string]any) { claims["iss"] = before + "/" } })
+		expect("another issuer", edge.TokenMissing) // its mint is not kept
+		o.set(func(o *bureau) { o.twist = nil })
+		time.Sleep(time.Minute)
+		expect("the hub", "")
+		d.hub.moves(after)
+		if d.Issues(after) || !d.Issues(before) {
+			t.Error("the device knows of a move that nobody told it")
+		}
+		time.Sleep(30 * time.Minute)
+		if !d.Issues(after) || !d.Issues(before) || d.Issues("https://anywhere.example") {
+			t.Error("after the move")
+		}
+		if time.Sleep(gate.MaxLifetime); !d.Issues(after) || d.Issues(before) {
+			t.Error("the old address holds for ever")
+		}
+	})
+}
+
 // With a slot in the chain there is always an option. Where nobody fills it and all the others' agents
 // are suspended, that is what is said, not that there are no models.
 func TestAllSuspendedBesideASlot(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/daemon/gate"
 	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/mesh/spoke"
 	"github.com/chordwheel/chordwheel/mesh/wire"
@@ -30,6 +31,9 @@ func (d *Daemon) amend(change func(*Joined) error) (changed bool, err error) {
 		return false, nil
 	}
 	d.mu.Lock()
+	if d.joined.Authority != joined.Authority {
+		d.moved.from, d.moved.at = d.joined.Authority, time.Now()
+	}
 	d.joined = joined
 	d.readOwn(&joined)
 	d.mu.Unlock()
@@ -70,6 +74,15 @@ func (d *Daemon) Authority() (url string, certificate []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.joined.Authority, d.joined.Certificate
+}
+
+// Issues reports whether the hub's tokens may say iss: where its services are, and for a token's
+// life after they moved also where they were. While the hub has not said, they may say anything.
+func (d *Daemon) Issues(iss string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.joined.Authority
+	return now == "" || iss == now || iss == d.moved.from && time.Since(d.moved.at) < gate.MaxLifetime
 }
 
 // membership checks a membership that the hub sent for this device.

@@ -203,7 +203,7 @@ func visit(t *testing.T, o *office, key chain.Key, dir string) visitor {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	tokens, err := token.New(token.Config{Server: client, Key: key, Issuer: client.Origin()})
+	tokens, err := token.New(token.Config{Server: client, Key: key, Issuer: gate.Exactly(client.Origin())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func visit(t *testing.T, o *office, key chain.Key, dir string) visitor {
 	}
 	t.Cleanup(agents.Close)
 	agents.Start(t.Context())
-	g, err := gate.New(gate.Enforce, gate.Verifier{Keys: tokens, Issuer: client.Origin()}, agents)
+	g, err := gate.New(gate.Enforce, gate.Verifier{Keys: tokens, Issuer: gate.Exactly(client.Origin())}, agents)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,10 +44,14 @@ func (d *device) openGating(key chain.Key) (g daemon.Gating, err error) {
 	if d.agents, err = snapshot.New(keep); err != nil {
 		return g, usage("%w", err)
 	}
-	if d.tokens, err = token.New(token.Config{Server: trust, Key: key, Issuer: c.TrustIssuer, Skew: c.RefreshSkew, Log: d.log}); err != nil {
+	issuer := gate.Exactly(c.TrustIssuer)
+	if c.TrustURL == "" {
+		issuer = func(iss string) bool { return d.Issues(iss) } // the device is made later
+	}
+	if d.tokens, err = token.New(token.Config{Server: trust, Key: key, Issuer: issuer, Skew: c.RefreshSkew, Log: d.log}); err != nil {
 		return g, err
 	}
-	judge, err := gate.New(gate.Mode(c.GateMode), gate.Verifier{Keys: d.tokens, Issuer: c.TrustIssuer}, d.agents)
+	judge, err := gate.New(gate.Mode(c.GateMode), gate.Verifier{Keys: d.tokens, Issuer: issuer}, d.agents)
 	return daemon.Gating{Registry: d.agents, Tokens: d.tokens, Gate: judge}, err
 }
 

@@ -126,7 +126,7 @@ func TestTheHubIsARegistryAndATrustServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := gate.New(gate.Enforce, gate.Verifier{Keys: mine, Issuer: client.Origin()}, agents)
+	g, err := gate.New(gate.Enforce, gate.Verifier{Keys: mine, Issuer: gate.Exactly(client.Origin())}, agents)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestTheHubsLedgerKeepsToItsDocument(t *testing.T) {
 // minting is a device's side of the trust server.
 func minting(t *testing.T, client *authority.Client, key chain.Key) *token.Client {
 	t.Helper()
-	c, err := token.New(token.Config{Server: client, Key: key, Issuer: client.Origin()})
+	c, err := token.New(token.Config{Server: client, Key: key, Issuer: gate.Exactly(client.Origin())})
 	if err != nil {
 		t.Fatal(err)
 	}

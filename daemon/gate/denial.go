@@ -26,7 +26,11 @@ type Denial struct {
 // Error gives code and reason.
 func (d *Denial) Error() string { return string(d.Code) + ": " + d.Reason }
 
-// The reasons, in the order in which they are looked for.
+// ErrIssuer denies a token that one of the trust server's keys signed and that says another
+// issuer: whoever holds the gate may be told late that the server moved.
+var ErrIssuer = &Denial{InvalidToken, "the token is from another issuer"}
+
+// The other reasons, in the order in which they are looked for.
 var (
 	errMissing = &Denial{TokenMissing, "no token came with the work"}
 
@@ -58,26 +62,25 @@ var (
 	errUnknownKey = &Denial{InvalidToken, "the trust server has no such key"}
 	errSignature  = &Denial{InvalidToken, "the signature does not fit"}
 
-	errClaimsJSON  = &Denial{InvalidToken, "the claims are not strict JSON: unique names, valid UTF-8, nothing behind it"}
-	errClaimsDeep  = &Denial{InvalidToken, "the claims are nested deeper than 8"}
-	errClaimsKind  = &Denial{InvalidToken, "the claims are not an object"}
-	errIssuer      = &Denial{InvalidToken, "iss is not a text"}
-	errSubject     = &Denial{InvalidToken, "sub is not a text"}
-	errAudience    = &Denial{InvalidToken, "aud is not one text"}
-	errCapability  = &Denial{InvalidToken, "capability is not a text"}
-	errID          = &Denial{InvalidToken, "jti is not a word of 1 to 128 characters"}
-	errIssuedAt    = &Denial{InvalidToken, "iat is not whole seconds"}
-	errNotBefore   = &Denial{InvalidToken, "nbf is not whole seconds"}
-	errExpires     = &Denial{InvalidToken, "exp is not whole seconds"}
-	errConfirm     = &Denial{InvalidToken, "cnf is not an object whose kid, if any, is a text"}
-	errBackwards   = &Denial{InvalidToken, "exp is not after iat"}
-	errLifetime    = &Denial{InvalidToken, "the token lives longer than one hour"}
-	errExpired     = &Denial{InvalidToken, "the token has expired"}
-	errFuture      = &Denial{InvalidToken, "the token was issued in the future"}
-	errEarly       = &Denial{InvalidToken, "the token is not valid yet"}
-	errOtherIssuer = &Denial{InvalidToken, "the token is from another issuer"}
-	errOtherAud    = &Denial{AudienceMismatch, "the token is for another agent"}
-	errOtherCap    = &Denial{InvalidToken, "the token is for another capability"}
+	errClaimsJSON = &Denial{InvalidToken, "the claims are not strict JSON: unique names, valid UTF-8, nothing behind it"}
+	errClaimsDeep = &Denial{InvalidToken, "the claims are nested deeper than 8"}
+	errClaimsKind = &Denial{InvalidToken, "the claims are not an object"}
+	errIssuer     = &Denial{InvalidToken, "iss is not a text"}
+	errSubject    = &Denial{InvalidToken, "sub is not a text"}
+	errAudience   = &Denial{InvalidToken, "aud is not one text"}
+	errCapability = &Denial{InvalidToken, "capability is not a text"}
+	errID         = &Denial{InvalidToken, "jti is not a word of 1 to 128 characters"}
+	errIssuedAt   = &Denial{InvalidToken, "iat is not whole seconds"}
+	errNotBefore  = &Denial{InvalidToken, "nbf is not whole seconds"}
+	errExpires    = &Denial{InvalidToken, "exp is not whole seconds"}
+	errConfirm    = &Denial{InvalidToken, "cnf is not an object whose kid, if any, is a text"}
+	errBackwards  = &Denial{InvalidToken, "exp is not after iat"}
+	errLifetime   = &Denial{InvalidToken, "the token lives longer than one hour"}
+	errExpired    = &Denial{InvalidToken, "the token has expired"}
+	errFuture     = &Denial{InvalidToken, "the token was issued in the future"}
+	errEarly      = &Denial{InvalidToken, "the token is not valid yet"}
+	errOtherAud   = &Denial{AudienceMismatch, "the token is for another agent"}
+	errOtherCap   = &Denial{InvalidToken, "the token is for another capability"}
 
 	errNoSnapshot = &Denial{NoSnapshot, "there is no snapshot of the registry"}
 	errStale      = &Denial{SnapshotStale, "the snapshot of the registry is too old"}

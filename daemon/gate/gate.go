@@ -36,7 +36,15 @@ func ParseMode(s string) (Mode, error) {
 // be called at once from several goroutines.
 type Verifier struct {
 	Keys   Keys
-	Issuer string // what iss has to be, exactly; "" accepts any issuer that signs with one of Keys
+	Issuer func(iss string) bool // whether a token may be of this issuer; nil: of any that signs with one of Keys
+}
+
+// Exactly gives the [Verifier.Issuer] that takes one issuer, byte for byte; nil for "".
+func Exactly(issuer string) func(iss string) bool {
+	if issuer == "" {
+		return nil
+	}
+	return func(iss string) bool { return iss == issuer }
 }
 
 // Verify checks form, signature, times, issuer, audience and capability of a token,
@@ -85,8 +93,8 @@ func (v Verifier) holds(c Claims, now time.Time, audience, capability string) er
 		return err
 	}
 	switch {
-	case v.Issuer != "" && c.Issuer != v.Issuer:
-		return errOtherIssuer
+	case v.Issuer != nil && !v.Issuer(c.Issuer):
+		return ErrIssuer
 	case c.Audience != audience:
 		return errOtherAud
 	case c.Capability != capability:

@@ -34,7 +34,7 @@ func published() KeySet {
 	return KeySet{[]namedKey{{"k1", server.Public().(ed25519.PublicKey)}}}
 }
 
-func verifier() Verifier { return Verifier{Keys: published(), Issuer: issuer} }
+func verifier() Verifier { return Verifier{Keys: published(), Issuer: Exactly(issuer)} }
 
 // claims gives the good claims with members replaced; "" as a value leaves one out.
 // Keys and values are raw JSON text behind NAME=.
@@ -186,8 +186,8 @@ func hostiles() []hostile {
 		{"it has expired", good("iat="+at(-900), "nbf="+at(-900), "exp="+at(0)), errExpired},
 		{"issued in the future", good("iat="+at(61), "nbf="+at(0)), errFuture},
 		{"not valid yet", good("nbf=" + at(61)), errEarly},
-		{"another issuer", good(`iss="https://evil.example"`), errOtherIssuer},
-		{"the issuer with a slash", good(`iss="` + issuer + `/"`), errOtherIssuer},
+		{"another issuer", good(`iss="https://evil.example"`), ErrIssuer},
+		{"the issuer with a slash", good(`iss="` + issuer + `/"`), ErrIssuer},
 		{"another audience", good(`aud="did:key:z6MkOther"`), errOtherAud},
 		{"the beginning of the audience", good(`aud="` + agent[:len(agent)-1] + `"`), errOtherAud},
 		{"more than the audience", good(`aud="` + agent + `#key-1"`), errOtherAud},

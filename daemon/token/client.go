@@ -42,11 +42,11 @@ var _ Server = (*authority.Client)(nil)
 // Config of a [Client].
 type Config struct {
 	Server Server
-	Key    chain.Key     // proves control; tokens are bound to it
-	DID    string        // who asks; "": the did:key of Key
-	Issuer string        // what iss has to be; "": any
-	Skew   time.Duration // REFRESH_SKEW: how long before its expiry a token is replaced; 0: 60 s
-	Log    *slog.Logger  // nil: none
+	Key    chain.Key             // proves control; tokens are bound to it
+	DID    string                // who asks; "": the did:key of Key
+	Issuer func(iss string) bool // as of a [gate.Verifier]; nil: any
+	Skew   time.Duration         // REFRESH_SKEW: how long before its expiry a token is replaced; 0: 60 s
+	Log    *slog.Logger          // nil: none
 }
 
 // Token is one that was verified. Value goes to the agent and nowhere else.

@@ -122,7 +122,7 @@ func client(t testing.TB, s http.RoundTripper, log *slog.Logger) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Config{Server: server, Key: identity(t), Issuer: "https://trust.example", Log: log})
+	c, err := New(Config{Server: server, Key: identity(t), Issuer: gate.Exactly("https://trust.example"), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
