@@ -118,7 +118,7 @@ func TestADeviceGoesByServicesOfOthers(t *testing.T) {
 		}
 		text, err := io.ReadAll(r.Body)
 		r.Body.Close()
-		if err != nil || !strings.Contains(string(text), want) {
+		if err != nil || !strings.Contains(string(text), want) || !strings.Contains(string(text), "suspended") {
 			t.Errorf("suspended, %s: %d %s", model, r.StatusCode, text)
 		}
 	}

@@ -32,6 +32,7 @@ type Refusal struct {
 	Code       Code          // decides status and type
 	Message    string        // one line for a person; nothing secret
 	RetryAfter time.Duration // 0: no such header
+	As         int           // its status, where that is not the one of the code; 0: it is
 }
 
 // Error gives code and message.
@@ -44,6 +45,9 @@ func Refuse(code Code, format string, args ...any) *Refusal {
 
 // Status is what r is in HTTP.
 func (r *Refusal) Status() int {
+	if r.As != 0 {
+		return r.As
+	}
 	if status, ok := statuses[r.Code]; ok {
 		return status
 	}

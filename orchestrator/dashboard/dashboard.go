@@ -7,7 +7,6 @@ package dashboard
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/mesh/member"
 	"github.com/chordwheel/chordwheel/orchestrator"
+	"github.com/chordwheel/chordwheel/orchestrator/authority"
 )
 
 // Hub is the orchestrator as this package sees it. Errors that wrap
@@ -132,13 +132,13 @@ func (p *Pages) operations(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if s := r.URL.Query().Get("after"); s != "" {
 		if after, err = strconv.ParseUint(s, 10, 64); err != nil {
-			fail(w, http.StatusBadRequest, "after must be the id of an operation")
+			fail(w, authority.InvalidRequest, "after must be the id of an operation")
 			return
 		}
 	}
 	if s := r.URL.Query().Get("limit"); s != "" {
 		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > maxOperations {
-			fail(w, http.StatusBadRequest, "limit must be 1 to "+strconv.Itoa(maxOperations))
+			fail(w, authority.InvalidRequest, "limit must be 1 to "+strconv.Itoa(maxOperations))
 			return
 		}
 	}
@@ -159,7 +159,7 @@ func (p *Pages) invite(w http.ResponseWriter, r *http.Request) {
 	if q.TTL != "" {
 		ttl, err := time.ParseDuration(q.TTL)
 		if err != nil {
-			fail(w, http.StatusBadRequest, "ttl must be a duration, such as 24h")
+			fail(w, authority.InvalidRequest, "ttl must be a duration, such as 24h")
 			return
 		}
 		invite.TTL = ttl
@@ -193,13 +193,13 @@ func (p *Pages) approve(w http.ResponseWriter, r *http.Request) {
 // read takes one JSON object without unknown fields.
 func read(w http.ResponseWriter, r *http.Request, v any) bool {
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
-		fail(w, http.StatusUnsupportedMediaType, "want Content-Type: application/json")
+		fail(w, authority.UnsupportedMediaType, "want Content-Type: application/json")
 		return false
 	}
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil || d.Decode(&struct{}{}) != io.EOF {
-		fail(w, http.StatusBadRequest, "the body is not one JSON object with the fields of this request")
+		fail(w, authority.InvalidRequest, "the body is not one JSON object with the fields of this request")
 		return false
 	}
 	return true
@@ -218,7 +218,7 @@ func bounded(next http.Handler) http.Handler {
 func known(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if path.Clean(r.URL.Path) != r.URL.Path { // the mux would redirect
-			fail(w, http.StatusNotFound, "there is nothing here")
+			fail(w, authority.NotFound, "there is nothing here")
 			return
 		}
 		if _, pattern := mux.Handler(r); pattern != "" {
@@ -230,45 +230,42 @@ func known(mux *http.ServeMux) http.Handler {
 			other.Method = method
 			if _, pattern := mux.Handler(other); pattern != "" {
 				w.Header().Set("Allow", method)
-				fail(w, http.StatusMethodNotAllowed, "this path wants "+method)
+				fail(w, authority.MethodNotAllowed, "this path wants "+method)
 				return
 			}
 		}
-		fail(w, http.StatusNotFound, "there is nothing here")
+		fail(w, authority.NotFound, "there is nothing here")
 	})
 }
 
 func answer(w http.ResponseWriter, v any, err error) {
 	if err != nil {
-		status := http.StatusServiceUnavailable // the hub stops, or is busy
-		message := "the hub cannot answer now: try again"
-		if errors.Is(err, orchestrator.ErrAsked) {
-			status, message = http.StatusUnprocessableEntity, err.Error()
-			if errors.Is(err, orchestrator.ErrNothing) {
-				status = http.StatusNotFound
-			}
+		r := &authority.Refusal{Code: authority.Overloaded, Message: "the hub cannot answer now: try again"} // it stops, or is busy
+		switch asked := errors.Is(err, orchestrator.ErrAsked); {
+		case asked && errors.Is(err, orchestrator.ErrNothing):
+			r.Code, r.Message = authority.NotFound, err.Error()
+		case asked:
+			r.Code, r.Message, r.As = authority.InvalidRequest, err.Error(), http.StatusUnprocessableEntity
 		}
-		fail(w, status, message)
+		refuse(w, r)
 		return
 	}
 	headers(w, "application/json")
 	_ = json.NewEncoder(w).Encode(v) // the reader left: nothing to be done
 }
 
-func fail(w http.ResponseWriter, status int, message string) {
-	headers(w, "application/json")
-	id := "req-" + rand.Text()
-	w.Header().Set("X-Chordwheel-Request-Id", id)
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"message": message, "type": kinds[status], "code": codes[status], "request_id": id}})
+// forbidden is the one code that the authority services have no use for: a page of elsewhere asks.
+const forbidden authority.Code = "forbidden"
+
+// fail answers as the hub's other services do, and with the status and the kind that they have for a code.
+func fail(w http.ResponseWriter, code authority.Code, message string) {
+	refuse(w, &authority.Refusal{Code: code, Message: message})
 }
 
-var (
-	codes = map[int]string{400: "invalid_request", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type",
-		422: "invalid_request", 503: "overloaded"}
-	kinds = map[int]string{400: "invalid_request_error", 403: "permission_error", 404: "invalid_request_error", 405: "invalid_request_error",
-		415: "invalid_request_error", 422: "invalid_request_error", 503: "service_unavailable"}
-)
+func refuse(w http.ResponseWriter, r *authority.Refusal) {
+	headers(w, "application/json")
+	authority.Fail(w, r)
+}
 
 func headers(w http.ResponseWriter, kind string) {
 	h := w.Header()

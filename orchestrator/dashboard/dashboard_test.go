@@ -15,6 +15,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/orchestrator"
+	"github.com/chordwheel/chordwheel/orchestrator/authority"
 	"github.com/chordwheel/chordwheel/orchestrator/quota"
 	"github.com/chordwheel/chordwheel/orchestrator/resolve"
 )
@@ -266,6 +267,34 @@ func TestQuestions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestErrorTable: codes, statuses and kinds are those of the hub's other services.
+func TestErrorTable(t *testing.T) {
+	web := New(&hub{err: fmt.Errorf("no such thing: %w", orchestrator.ErrAsked)}).Web(nil, nil)
+	local := map[string]string{"Host": "localhost"}
+	for _, c := range []struct {
+		call
+		status     int
+		code, kind string
+	}{
+		{call{path: "/api/v1/status", header: map[string]string{"Host": "evil.example"}}, 403, "forbidden", "permission_error"},
+		{call{path: "/nothing", header: local}, 404, "not_found", "invalid_request_error"},
+		{call{path: "/api/v1/status", method: "DELETE", header: local}, 405, "method_not_allowed", "invalid_request_error"},
+		{call{path: "/api/v1/chain?primitive=llm.chat", header: local}, 422, "invalid_request", "invalid_request_error"},
+	} {
+		r := do(web, c.call)
+		var got authority.ErrorResponse
+		if err := json.Unmarshal([]byte(text(t, r)), &got); err != nil {
+			t.Fatal(err)
+		}
+		if e := got.Error; r.StatusCode != c.status || string(e.Code) != c.code || string(e.Type) != c.kind || e.Message == "" || e.RequestID == "" || e.RequestID != r.Header.Get("X-Chordwheel-Request-Id") {
+			t.Errorf("%s %s: %d %+v", c.method, c.path, r.StatusCode, got)
+		}
+		if r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("%s: %v", c.path, r.Header)
+		}
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/chordwheel/chordwheel/orchestrator/authority"
 )
 
 // guard keeps the pages of other sites out: a name that was made to point here
@@ -13,11 +15,11 @@ import (
 func guard(next http.Handler, hosts, origins []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !knownHost(r, hosts) {
-			fail(w, http.StatusForbidden, "this host name is not one of the hub's: use its loopback address, or list the name in CHORDWHEEL_HOSTS")
+			refuse(w, &authority.Refusal{Code: forbidden, As: http.StatusForbidden, Message: "this host name is not one of the hub's: use its loopback address, or list the name in CHORDWHEEL_HOSTS"})
 			return
 		}
 		if o := r.Header.Get("Origin"); o != "" && !sameOrigin(o, r.Host) && !slices.Contains(origins, o) {
-			fail(w, http.StatusForbidden, "this origin may not read the hub: list it in CHORDWHEEL_ORIGINS")
+			refuse(w, &authority.Refusal{Code: forbidden, As: http.StatusForbidden, Message: "this origin may not read the hub: list it in CHORDWHEEL_ORIGINS"})
 			return
 		}
 		if o := r.Header.Get("Origin"); slices.Contains(origins, o) {

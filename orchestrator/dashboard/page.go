@@ -12,6 +12,7 @@ import (
 
 	"github.com/chordwheel/chordwheel/chain"
 	"github.com/chordwheel/chordwheel/orchestrator"
+	"github.com/chordwheel/chordwheel/orchestrator/authority"
 )
 
 //go:embed page.html
@@ -212,7 +213,7 @@ func (p *Pages) page(w http.ResponseWriter, r *http.Request) {
 	}
 	var b bytes.Buffer
 	if err := page.Execute(&b, v); err != nil {
-		fail(w, http.StatusServiceUnavailable, "the page cannot be made")
+		fail(w, authority.Overloaded, "the page cannot be made")
 		return
 	}
 	headers(w, "text/html; charset=utf-8")
