@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -59,6 +60,20 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
+// choosing is held while an `up` starts. It looks for a free port of the mesh and opens
+// it a little later: another that starts just then may find the same one free, which is
+// an error.
+var choosing sync.Mutex
+
+// alone lets no other `up` start until what it gives is called, if that is what args start.
+func alone(args []string) func() {
+	if !slices.Contains(args, "up") {
+		return func() {}
+	}
+	choosing.Lock()
+	return choosing.Unlock
+}
+
 // program makes a command that runs chordwheel in a world of its own.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
@@ -81,6 +96,7 @@ func start(t *testing.T, args ...string) *process {
 func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	args := cmd.Args[1:]
+	defer alone(args)()
 	p := &process{t: t, cmd: cmd, out: &logBuffer{}, log: &logBuffer{}, done: make(chan error, 1)}
 	p.cmd.Stderr = p.log
 	out, err := p.cmd.StdoutPipe()

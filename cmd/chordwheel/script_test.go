@@ -57,6 +57,7 @@ func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	got := 0
+	defer alone(args)()
 	err = ts.Exec(args[1], args[2:]...)
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
@@ -88,6 +89,7 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	if b := programs[args[0]]; b != nil && !b.done {
 		ts.Fatalf("%s runs already", args[0])
 	}
+	defer alone(args[1:])()
 	b := &background{stderr: &logBuffer{}, ended: make(chan error, 1)}
 	b.cmd = scriptCommand(ts, args[1:])
 	b.cmd.Stderr = b.stderr
