@@ -6,7 +6,7 @@
 #     only with the signals by which the runtime interrupts goroutines, and finds the
 #     same without them: they are off (asyncpreemptoff). A death of its own says
 #     nothing about the tests: a package in which it died, and nothing else went
-#     wrong, is run once more.
+#     wrong, is run again, up to three times.
 #   - It lets each program sleep for a second at its end, in case goroutines race on.
 #     Ours end before their test does: no sleep (atexit_sleep_ms).
 #   - A room whose code and tests start no goroutine has nothing of its own that could
@@ -56,12 +56,17 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if go test -race -timeout 15m "$@" 2>&1 | tee "$log"; then
-	exit 0
-fi
-if ! again=$(died "$log") || [ -z "$again" ]; then
-	exit 1
-fi
-echo "race: the detector itself died in these packages, which says nothing about their tests; once more:" $again >&2
-# shellcheck disable=SC2086 # a list of packages
-go test -race -count=1 -timeout 15m $again
+count=()
+for _ in 1 2 3 4; do
+	if go test -race "${count[@]}" -timeout 15m "$@" 2>&1 | tee "$log"; then
+		exit 0
+	fi
+	if ! again=$(died "$log") || [ -z "$again" ]; then
+		exit 1
+	fi
+	echo "race: the detector itself died in these packages, which says nothing about their tests; once more:" $again >&2
+	# shellcheck disable=SC2086 # a list of packages
+	set -- $again
+	count=(-count=1)
+done
+exit 1
