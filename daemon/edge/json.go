@@ -17,13 +17,17 @@ import (
 // scanner reads one JSON document in one pass over its bytes, and accepts
 // only what every later reader understands in the same way: valid UTF-8, no
 // name twice in an object, no lone surrogates, no number beyond a double, nothing
-// after the document, bounded depth. It builds no tree and, once warm, allocates
+// after the document, bounded depth. A lenient one wants JSON and bounded depth alone. It builds no tree and, once warm, allocates
 // nothing. Its errors name the place and are fit for the caller.
 type scanner struct {
 	b     []byte
 	i     int // next byte
 	depth int // open arrays and objects
 	limit int // of depth
+
+	// lenient is for a reader of its own: what encoding/json takes is taken, with the
+	// last of a name's values.
+	lenient bool
 
 	// Names of the open objects, the innermost object's last. Offsets and not
 	// slices, so that a body of nothing but names costs little more than itself.
@@ -40,6 +44,9 @@ type scanner struct {
 // name is a span of scanner.b, or of scanner.plain where at < 0: from ^at.
 type name struct{ at, n int32 }
 
+// jsonDepth is how deep encoding/json goes.
+const jsonDepth = 10_000
+
 // fewNames is how many names of one object are compared one by one; above it a
 // table is built at the object's end, so that a hostile object costs no more
 // than its length.
@@ -54,7 +61,7 @@ var (
 func scan(b []byte, depth int) *scanner {
 	s := scanners.Get().(*scanner)
 	s.b, s.i, s.depth, s.limit, s.index = b, 0, 0, depth, -1
-	s.names, s.plain, s.base, s.field = s.names[:0], s.plain[:0], "", nil
+	s.names, s.plain, s.base, s.field, s.lenient = s.names[:0], s.plain[:0], "", nil, false
 	return s
 }
 
@@ -256,7 +263,7 @@ func (s *scanner) name(first int) ([]byte, error) {
 		n.n = int32(len(s.plain)) - ^n.at
 	}
 	key := s.bytesOf(n)
-	if len(s.names)-first < fewNames {
+	if !s.lenient && len(s.names)-first < fewNames {
 		for _, other := range s.names[first:] {
 			if other.n == n.n && bytes.Equal(s.bytesOf(other), key) {
 				return nil, s.twice(key)
@@ -282,7 +289,7 @@ func (s *scanner) bytesOf(n name) []byte {
 func (s *scanner) leave(first int) error {
 	names := s.names[first:]
 	s.names = s.names[:first]
-	if len(names) <= fewNames {
+	if s.lenient || len(names) <= fewNames {
 		return nil
 	}
 	size := 1 << bits.Len(uint(2*len(names)))
@@ -327,7 +334,7 @@ func (s *scanner) text() (raw []byte, escaped bool, err error) {
 			return nil, false, s.fail("a control character in a string")
 		default:
 			r, n := utf8.DecodeRune(s.b[s.i:])
-			if r == utf8.RuneError && n == 1 {
+			if r == utf8.RuneError && n == 1 && !s.lenient {
 				return nil, false, invalid("%s: not UTF-8, at byte %d", s.where(), s.i)
 			}
 			s.i += n
@@ -373,7 +380,7 @@ func (s *scanner) escape() error {
 	if !ok {
 		return s.fail("an unknown escape")
 	}
-	if !utf16.IsSurrogate(r) {
+	if s.lenient || !utf16.IsSurrogate(r) {
 		s.i += 6
 		return nil
 	}
@@ -439,7 +446,7 @@ func (s *scanner) number() error {
 			return s.fail("a broken number")
 		}
 	}
-	if exponent || s.i-start > 300 {
+	if !s.lenient && (exponent || s.i-start > 300) {
 		if _, err := strconv.ParseFloat(string(s.b[start:s.i]), 64); err != nil {
 			return invalid("%s: a number out of range, at byte %d", s.where(), start)
 		}

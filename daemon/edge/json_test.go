@@ -207,6 +207,17 @@ func TestScannerAgrees(t *testing.T) {
 		if err := scanAll(b, 5); (err == nil) != acceptable(b, 5) {
 			t.Fatalf("%q: scanner says %v, want accepted = %v", b, err, acceptable(b, 5))
 		}
+		s := scan(b, jsonDepth)
+		defer s.done()
+		s.lenient = true
+		s.space()
+		err := s.value()
+		if err == nil {
+			err = s.end()
+		}
+		if (err == nil) != json.Valid(b) {
+			t.Fatalf("%q: a lenient scanner says %v", b, err)
+		}
 	})
 }
 

@@ -50,51 +50,38 @@ func (x *exchange) postOutlet(string) *Refusal {
 // reported are the values in an outlet's body as they came, nil where there is none.
 type reported struct{ tokenID, requestHash, model, transaction, status, response []byte }
 
-// readMembers finds them in one pass. What the edge would not take of a chat, such as a name
-// that stands twice or bytes that are no UTF-8, is read all the same, as leniently as JSON may
-// be; it is false of what is no object.
-func (e *Edge) readMembers(body []byte) (m reported, ok bool) {
-	to := func(name string) *[]byte {
-		switch name {
-		case "token_id":
-			return &m.tokenID
-		case "request_hash":
-			return &m.requestHash
-		case "agent_model_id":
-			return &m.model
-		case "transaction_id":
-			return &m.transaction
-		case "status":
-			return &m.status
-		case "response":
-			return &m.response
-		}
-		return nil
-	}
-	s := scan(body, e.limits.Depth)
+// readMembers finds them. What the edge would not take of a chat, such as a name that stands
+// twice, of which the last counts, or bytes that are no UTF-8, is no reason to be without a
+// receipt. It is false of what is no JSON object.
+func readMembers(body []byte) (reported, bool) {
+	s := scan(body, jsonDepth)
 	defer s.done()
-	if s.space(); s.peek() == '{' {
-		err := s.object(func(name []byte) error {
-			from, value := s.i, to(string(name))
-			err := s.value()
-			if value != nil {
-				*value = body[from:s.i]
-			}
-			return err
-		})
-		if err == nil && s.end() == nil {
-			return m, true
-		}
+	s.lenient = true
+	if s.space(); s.peek() != '{' {
+		return reported{}, false
 	}
-	m = reported{}
-	var all map[string]json.RawMessage
-	if json.Unmarshal(body, &all) != nil || all == nil {
-		return m, false
-	}
-	for name, raw := range all {
-		if value := to(name); value != nil {
-			*value = raw
+	var m reported
+	err := s.object(func(name []byte) error {
+		from := s.i
+		err := s.value()
+		switch value := body[from:s.i]; string(name) {
+		case "token_id":
+			m.tokenID = value
+		case "request_hash":
+			m.requestHash = value
+		case "agent_model_id":
+			m.model = value
+		case "transaction_id":
+			m.transaction = value
+		case "status":
+			m.status = value
+		case "response":
+			m.response = value
 		}
+		return err
+	})
+	if err != nil || s.end() != nil {
+		return reported{}, false
 	}
 	return m, true
 }
@@ -116,7 +103,7 @@ func (e *Edge) readReport(body []byte, now time.Time) report {
 			r.problems = append(r.problems, name)
 		}
 	}
-	m, ok := e.readMembers(body)
+	m, ok := readMembers(body)
 	if !ok {
 		bad("body")
 	}
