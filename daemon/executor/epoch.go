@@ -17,37 +17,27 @@ const maxDrift = 30 * time.Second
 // was admitted in an earlier one cannot come again, though nothing of it is known any more.
 // So nothing is written, and nothing is lost with the process.
 type epoch struct {
-	id     string
-	began  time.Time     // zero: at the first request
-	uptime time.Duration // then
-	// steady reads the monotonic clock; tests have their own.
-	steady func(now time.Time) time.Duration
+	id    string
+	began time.Time // zero: with the first request
+	// steady measures by the monotonic clock; tests have their own.
+	steady func(now, began time.Time) time.Duration
 }
 
-func newEpoch(boot string) epoch {
-	var origin time.Time
-	return epoch{id: boot, steady: func(now time.Time) time.Duration {
-		if origin.IsZero() {
-			origin = now
-		}
-		return now.Sub(origin)
-	}}
-}
+func newEpoch(boot string) epoch { return epoch{id: boot, steady: time.Time.Sub} }
 
 // over reports whether the clock jumped since the epoch began, and begins another one if
 // so. A machine that slept looks the same: its monotonic clock stood still.
 func (e *epoch) over(now time.Time) bool {
-	uptime := e.steady(now)
-	drift := now.Round(0).Sub(e.began.Round(0)) - (uptime - e.uptime)
-	first := e.began.IsZero()
-	if !first && drift.Abs() <= maxDrift {
+	if e.began.IsZero() {
+		e.began = now
 		return false
 	}
-	e.began, e.uptime = now, uptime
-	if !first {
-		e.id = rand.Text()
+	drift := now.Round(0).Sub(e.began.Round(0)) - e.steady(now, e.began)
+	if drift.Abs() <= maxDrift {
+		return false
 	}
-	return !first
+	e.id, e.began = rand.Text(), now
+	return true
 }
 
 // boot gives the ID of the epoch that now is in. With a new one all nonces are forgotten.

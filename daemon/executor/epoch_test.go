@@ -79,7 +79,7 @@ func TestAJumpOfTheClockEndsTheEpoch(t *testing.T) {
 	} {
 		e := New(executorKey.PeerID(), boot, nil, nil, Limits{})
 		var steady time.Duration
-		e.epoch.steady = func(time.Time) time.Duration { return steady }
+		e.epoch.steady = func(_, _ time.Time) time.Duration { return steady }
 		before := e.boot(chaintest.Start)
 		e.nonces.add("a", "n", chaintest.Start.Add(time.Hour), chaintest.Start)
 		steady = c.steady
@@ -96,13 +96,15 @@ func TestNoNonceRunsTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		will := &will{device: 1 << 20, scope: 1 << 20}
 		will.decision.OK = true
-		var steady time.Duration
+		var steady, began time.Duration // by the monotonic clock
 		now, boots := chaintest.Start, 0
 		var e *Executor
 		start := func() {
 			boots++
 			e = New(executorKey.PeerID(), fmt.Sprint("BOOT-", boots), nil, will, Limits{})
-			e.epoch.steady = func(time.Time) time.Duration { return steady }
+			e.epoch.steady = func(_, _ time.Time) time.Duration { return steady - began }
+			e.boot(now)
+			began = steady
 		}
 		start()
 		var signed []wire.ExecRequest
@@ -117,7 +119,11 @@ func TestNoNonceRunsTwice(t *testing.T) {
 				d := time.Duration(rapid.IntRange(0, 15).Draw(t, "passes")) * time.Second
 				now, steady = now.Add(d), steady+d
 			}
+			before := e.epoch.id
 			id := e.boot(now)
+			if id != before {
+				began = steady
+			}
 			if e.nonces.most == maxNonces {
 				e.nonces = newWindow(4) // that forgets whenever it can
 			}

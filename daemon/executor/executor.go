@@ -163,7 +163,7 @@ func less[K comparable](count map[K]int, key K) {
 // Admit decides about the opening frame that peer from sent at now. The error is a
 // *wire.ExecRefusal. A job that is admitted holds its place until Release.
 func (e *Executor) Admit(from chain.PeerID, open *wire.ExecOpen, now time.Time) (*Job, error) {
-	j, refusal := e.judge(from, open, e.boot(now), now)
+	j, refusal := e.judge(from, open, now)
 	if refusal == nil && e.gate != nil {
 		refusal = e.pass(j)
 	}
@@ -218,7 +218,7 @@ func (e *Executor) claim(j *Job, now time.Time) *wire.ExecRefusal {
 			refusal.ComeBack = max(0, min(chain.MillisOf(will.Back.Sub(now)), chain.MillisOf(sharing.MaxPause)))
 		}
 		return refusal
-	case !e.nonces.add(j.From, r.Nonce, r.Expires.Time().Add(2*maxDrift), now):
+	case !e.nonces.add(j.From, r.Nonce, r.Expires.Time().Add(2*maxDrift), now): // so far back the clock goes within an epoch at most
 		return wire.RefuseExec(wire.ExecBusy, "it took too many requests in the last minutes")
 	}
 	e.running++

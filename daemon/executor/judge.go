@@ -14,9 +14,9 @@ import (
 
 // judge finds out whether from may ask for what open says: the request, the
 // membership, the chain, the slot, and what this device has to run it with.
-func (e *Executor) judge(from chain.PeerID, open *wire.ExecOpen, boot string, now time.Time) (*Job, *wire.ExecRefusal) {
+func (e *Executor) judge(from chain.PeerID, open *wire.ExecOpen, now time.Time) (*Job, *wire.ExecRefusal) {
 	own, ok := e.device.Member()
-	r, refusal := e.request(from, open.Request, boot, now)
+	r, refusal := e.request(from, open.Request, now)
 	switch {
 	case refusal != nil:
 		return nil, refusal
@@ -41,7 +41,7 @@ func (e *Executor) judge(from chain.PeerID, open *wire.ExecOpen, boot string, no
 }
 
 // request checks what the submitter signed.
-func (e *Executor) request(from chain.PeerID, envelope []byte, boot string, now time.Time) (wire.ExecRequest, *wire.ExecRefusal) {
+func (e *Executor) request(from chain.PeerID, envelope []byte, now time.Time) (wire.ExecRequest, *wire.ExecRefusal) {
 	signer, r, err := wire.OpenExecRequest(envelope)
 	no := func(code wire.ExecCode, why string) (wire.ExecRequest, *wire.ExecRefusal) {
 		return r, wire.RefuseExec(code, "%s", why)
@@ -67,7 +67,8 @@ func (e *Executor) request(from chain.PeerID, envelope []byte, boot string, now 
 		return no(wire.ExecWrongExecutor, "the request names another agent than this device")
 	case receipt.ParseHash(r.RequestHash) != nil:
 		return no(wire.ExecProtocol, "the request's hash is none")
-	case !r.OfBoot(boot):
+	}
+	if boot := e.boot(now); !r.OfBoot(boot) {
 		return r, stale(boot)
 	}
 	return r, nil
