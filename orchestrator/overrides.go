@@ -105,14 +105,14 @@ func (h *Hub) seeds(to []resolve.Seed, prefer []catalog.Selection, tier, by stri
 // ask what there is. The names of stages and consumers are nobody else's business.
 func (h *Hub) invalidate(slot chain.Slot, seq uint64, body chain.CID) {
 	if base := slot.Scope.Base(); base != slot.Scope {
-		h.callIn(base, body)
+		h.callIn(base)
 		return
 	}
 	h.outbox.invalidate(slot, seq, body)
 }
 
 // callIn has the devices of a scope make a whole visit now.
-func (h *Hub) callIn(scope chain.ScopeID, body chain.CID) {
+func (h *Hub) callIn(scope chain.ScopeID) {
 	h.overrideSeq = max(h.overrideSeq+1, uint64(max(time.Now().UnixMilli(), 1)))
-	h.outbox.invalidate(chain.Slot{Scope: scope, Primitive: chain.Overrides}, h.overrideSeq, body)
+	h.outbox.invalidate(chain.Slot{Scope: scope, Primitive: chain.Overrides}, h.overrideSeq, "") // of no chain: it has no body
 }

@@ -110,14 +110,14 @@ func (h *Hub) providerAgents() []registry.Agent {
 	return list
 }
 
-// standings says how each agent of the catalogue stands.
+// standings says how each agent of the catalogue stands, by DID and capability.
 func (h *Hub) standings() map[[2]string]registry.Status {
 	list := h.providerAgents()
 	all := make(map[[2]string]registry.Status, len(list))
 	for _, a := range list {
-		key := [2]string{a.DID, a.Capability}
-		if _, declared := all[key]; !declared { // the first word counts, as in the registry
-			all[key] = a.Status
+		agent := [2]string{a.DID, a.Capability}
+		if _, declared := all[agent]; !declared { // the first word counts, as in the registry
+			all[agent] = a.Status
 		}
 	}
 	return all
@@ -127,19 +127,17 @@ func (h *Hub) standings() map[[2]string]registry.Status {
 // the registry with each visit, and no chain need have changed. A mesh of more scopes than are
 // looked over at once learns of it at its next visits.
 func (h *Hub) tellStandings(before map[[2]string]registry.Status) {
-	now, scopes := h.standings(), h.scopes()
-	for key, status := range before {
-		if now[key] == status {
-			continue
-		}
-		if len(scopes) > atOnce {
-			return
-		}
-		for _, scope := range scopes {
-			h.callIn(scope, "")
-			h.note(Operation{Direction: "out", Kind: "invalidation", Slot: string(scope), Bytes: invalidationBytes + len(chain.Overrides), Detail: "an agent stands otherwise in the registry"}, nil)
-		}
+	now, otherwise := h.standings(), false
+	for agent, status := range before { // one that is new can wait: nothing goes on that was ended
+		otherwise = otherwise || now[agent] != status
+	}
+	scopes := h.scopes()
+	if !otherwise || len(scopes) > atOnce {
 		return
+	}
+	for _, scope := range scopes {
+		h.callIn(scope)
+		h.note(Operation{Direction: "out", Kind: "invalidation", Slot: string(scope), Bytes: invalidationBytes + len(chain.Overrides), Detail: "an agent stands otherwise in the registry"}, nil)
 	}
 }
 
