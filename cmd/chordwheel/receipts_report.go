@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,14 +21,18 @@ import (
 // ledgerToken is where an auditor's right to read the ledger stands.
 const ledgerToken = "CHORDWHEEL_LEDGER_TOKEN"
 
-// maxNamed is how many receipts are named of one token; all are counted.
-const maxNamed = 100
+// Bounds of what is named; all are counted.
+const (
+	maxNamed = 100  // receipts of one token, and those without a signature that holds
+	maxFound = 1000 // tokens
+)
 
 // report is what `receipts report` prints.
 type report struct {
 	Receipts   int          `json:"receipts"`             // that were looked at
 	Ledger     *ledgerSize  `json:"ledger,omitempty"`     // whose they all are
 	DoubleUses []*doubleUse `json:"double_uses"`          // tokens that were used by two
+	MoreUses   int          `json:"more_uses,omitempty"`  // receipts of such tokens that are not named
 	Unverified []unverified `json:"unverified"`           // receipts that say nothing, for nobody signed them as they are
 	MoreWrong  int          `json:"more_wrong,omitempty"` // that are not named
 }
@@ -43,7 +49,6 @@ type doubleUse struct {
 	Nonce    string  `json:"nonce,omitempty"`
 	Receipts []useOf `json:"receipts"` // the first one of all, and those that do not fit to it
 	More     int     `json:"more,omitempty"`
-	numbers  []int64
 }
 
 // useOf is a receipt that names a token.
@@ -122,7 +127,7 @@ func (r *reporting) run(ctx context.Context, what string) error {
 		return err
 	}
 	var wrong []string
-	if n := len(r.report.DoubleUses); n > 0 {
+	if n := len(r.report.DoubleUses) + r.report.MoreUses; n > 0 {
 		wrong = append(wrong, count(n, "double use")+" of tokens")
 	}
 	if n := len(r.report.Unverified) + r.report.MoreWrong; n > 0 {
@@ -144,7 +149,7 @@ func (r *reporting) ofLines(ctx context.Context, what string) error {
 	for i, line := range lines {
 		r.look(ctx, int64(i), line)
 	}
-	return r.name(func(number int64) ([]byte, error) { return lines[number], nil })
+	return r.name(ctx, func(number int64) ([]byte, error) { return lines[number], nil })
 }
 
 // ofLedger looks at all that the ledger has.
@@ -176,7 +181,7 @@ func (r *reporting) ofLedger(ctx context.Context, _ string) error {
 		return nil
 	})
 	if err == nil {
-		err = r.name(func(index int64) ([]byte, error) { return client.Line(ctx, c, token, index) })
+		err = r.name(ctx, client.Lines(ctx, c, token))
 	}
 	if err != nil {
 		return fmt.Errorf("read the ledger: %w", err)
@@ -197,22 +202,29 @@ func (r *reporting) ledgerToken() (chain.Secret, error) {
 // look takes in one receipt, or one with its proof.
 func (r *reporting) look(ctx context.Context, number int64, line []byte) {
 	r.report.Receipts++
-	_, s, err := receipt.ParseProven(line)
+	s, keys, err := r.genuine(ctx, line)
 	if err == nil {
-		is := r.keysOf(ctx, s.Signer())
-		if err = is.err; err == nil {
-			err = s.Verify(is.keys...)
-		}
-		if err == nil {
-			r.take(&s, number, is.keys)
-			return
-		}
+		r.take(&s, number, keys)
+		return
 	}
 	if len(r.report.Unverified) >= maxNamed {
 		r.report.MoreWrong++
 		return
 	}
 	r.report.Unverified = append(r.report.Unverified, unverified{number, s.TransactionID, chain.ClipTo(err.Error(), 256)})
+}
+
+// genuine reads a receipt whose signature holds, and gives the keys that its signer stands for.
+func (r *reporting) genuine(ctx context.Context, line []byte) (receipt.Signed, []ed25519.PublicKey, error) {
+	_, s, err := receipt.ParseProven(line)
+	if err != nil {
+		return s, nil, err
+	}
+	is := r.keysOf(ctx, s.Signer())
+	if is.err != nil {
+		return s, nil, is.err
+	}
+	return s, is.keys, s.Verify(is.keys...)
 }
 
 // take takes in a receipt whose signature holds.
@@ -224,16 +236,20 @@ func (r *reporting) take(s *receipt.Signed, number int64, keys []ed25519.PublicK
 		}
 		key := u.Kind + "\n" + u.TokenID + "\n" + u.Nonce
 		known := r.found[key]
+		if known == nil && len(r.found) >= maxFound {
+			r.report.MoreUses++
+			continue
+		}
 		if known == nil {
 			known = &u
-			known.numbers = append(known.numbers, d.First)
+			known.Receipts = append(known.Receipts, useOf{Number: d.First})
 			r.found[key], r.report.DoubleUses = known, append(r.report.DoubleUses, known)
 		}
-		if len(known.numbers) >= maxNamed {
+		if len(known.Receipts) >= maxNamed {
 			known.More++
 			continue
 		}
-		known.numbers = append(known.numbers, number)
+		known.Receipts = append(known.Receipts, useOf{Number: number})
 	}
 }
 
@@ -247,20 +263,31 @@ func (r *reporting) keysOf(ctx context.Context, name string) resolved {
 	return is
 }
 
-// name fills in what the receipts of findings say.
-func (r *reporting) name(line func(number int64) ([]byte, error)) error {
+// name fills in what the receipts of findings say, which line gives a second time. They are asked
+// for in their order, and held against what was found: a ledger that has others to show by now
+// accuses nobody with them.
+func (r *reporting) name(ctx context.Context, line func(number int64) ([]byte, error)) error {
+	type place struct {
+		of *doubleUse
+		to *useOf
+	}
+	var places []place
 	for _, d := range r.report.DoubleUses {
-		for _, number := range d.numbers {
-			b, err := line(number)
-			if err != nil {
-				return err
-			}
-			_, s, err := receipt.ParseProven(bytes.TrimSpace(b))
-			if err != nil {
-				return err
-			}
-			d.Receipts = append(d.Receipts, useOf{number, s.TransactionID, s.MessageID, s.SeekerDID, s.AgentDID, s.Signer(), s.RequestAt.UTC().Format("2006-01-02T15:04:05.000Z")})
+		for i := range d.Receipts {
+			places = append(places, place{d, &d.Receipts[i]})
 		}
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.to.Number, b.to.Number) })
+	for _, p := range places {
+		b, err := line(p.to.Number)
+		if err != nil {
+			return err
+		}
+		s, _, err := r.genuine(ctx, bytes.TrimSpace(b))
+		if err != nil || s.TokenID != p.of.TokenID || p.of.Nonce != "" && (s.Executor == nil || s.Executor.Nonce != p.of.Nonce) {
+			return audit.ErrOther
+		}
+		*p.to = useOf{p.to.Number, s.TransactionID, s.MessageID, s.SeekerDID, s.AgentDID, s.Signer(), s.RequestAt.UTC().Format("2006-01-02T15:04:05.000Z")}
 	}
 	return nil
 }
@@ -278,6 +305,9 @@ func (r *reporting) tell(w io.Writer) {
 		if d.More > 0 {
 			fmt.Fprintf(w, "       and %d more\n", d.More)
 		}
+	}
+	if n := r.report.MoreUses; n > 0 {
+		fmt.Fprintf(w, "%s  %s of more tokens\n", r.paint(yellow, "TWICE"), count(n, "receipt"))
 	}
 	for _, u := range r.report.Unverified {
 		id := u.TransactionID

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,6 +112,67 @@ func TestAFileOfReceiptsIsReportedOn(t *testing.T) {
 	if r, _, code := reportOf(t, "--offline", file(many...)); code != 1 || len(r.DoubleUses) != 1 || len(r.DoubleUses[0].Receipts) != maxNamed || r.DoubleUses[0].More != maxNamed+1 ||
 		len(r.Unverified) != maxNamed || r.MoreWrong != maxNamed {
 		t.Errorf("of many, some are named and all are counted: code %d, %d, %d and %d", code, len(r.DoubleUses), len(r.Unverified), r.MoreWrong)
+	}
+}
+
+// A ledger is asked a second time for what a finding is of. What it shows then accuses nobody
+// unless it is signed, and of the same token and nonce.
+func TestALedgerThatLiesAccusesNobody(t *testing.T) {
+	a, b, innocent := newKey(t), newKey(t), newKey(t)
+	lines := [][]byte{signedBy(t, a, usedBy(t, a, "t1", "jti-1")), signedBy(t, b, usedBy(t, b, "t2", "jti-1")),
+		signedBy(t, b, ran(t, b, usedBy(t, a, "t3", "jti-1"), "nonce-1")), signedBy(t, b, ran(t, b, usedBy(t, a, "t4", "jti-1"), "nonce-1"))}
+	named := func(number int64, shown []byte) error {
+		r := reporting{verification: verification{app: &app{}, offline: true}, found: map[string]*doubleUse{}, keys: map[string]resolved{}, uses: receipt.NewUses(10)}
+		for i, line := range lines {
+			r.look(t.Context(), int64(i), line)
+		}
+		if len(r.report.DoubleUses) != 2 || len(r.report.Unverified) != 0 {
+			t.Fatalf("%+v", r.report)
+		}
+		last := int64(-1)
+		return r.name(t.Context(), func(n int64) ([]byte, error) {
+			if n < last {
+				t.Errorf("asked for %d after %d", n, last)
+			}
+			if last = n; n == number {
+				return shown, nil
+			}
+			return lines[n], nil
+		})
+	}
+	if err := named(1, lines[1]); err != nil {
+		t.Errorf("what it was: %v", err)
+	}
+	for name, c := range map[string]struct {
+		number int64
+		shown  []byte
+	}{
+		"what nobody signed":  {1, bytes.ReplaceAll(lines[1], []byte(b.DID()), []byte(innocent.DID()))},
+		"of another token":    {1, signedBy(t, innocent, usedBy(t, innocent, "t5", "jti-2"))},
+		"of another nonce":    {3, signedBy(t, innocent, ran(t, innocent, usedBy(t, a, "t5", "jti-1"), "nonce-2"))},
+		"of a nonce: no peer": {3, lines[0]},
+		"what is no receipt":  {0, []byte("{}")},
+		"nothing at all":      {0, nil},
+	} {
+		if err := named(c.number, c.shown); !errors.Is(err, audit.ErrOther) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// However many tokens were used by two, a report of it stays of a size, and counts all.
+func TestAReportOfManyTokens(t *testing.T) {
+	r := reporting{found: map[string]*doubleUse{}, uses: receipt.NewUses(10)}
+	for i := range int64(maxFound + 7) {
+		for j, seeker := range []string{"did:key:a", "did:key:b"} {
+			r.take(&receipt.Signed{Receipt: receipt.Receipt{SeekerDID: seeker, TokenID: fmt.Sprint(i)}}, 2*i+int64(j), nil)
+		}
+	}
+	var out bytes.Buffer
+	r.verification.app = &app{}
+	r.tell(&out)
+	if len(r.report.DoubleUses) != maxFound || r.report.MoreUses != 7 || !strings.Contains(out.String(), "7 receipts of more tokens") {
+		t.Errorf("%d and %d", len(r.report.DoubleUses), r.report.MoreUses)
 	}
 }
 

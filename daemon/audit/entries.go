@@ -51,18 +51,26 @@ func (c *Client) Each(ctx context.Context, checkpoint merkle.Checkpoint, token c
 	return nil
 }
 
-// Line gives one receipt of the ledger, which is the ledger's word. Errors are like those
+// Lines gives receipts of the ledger one by one, each of which is the ledger's word. It asks once
+// for those that stand together, where they are wanted one after the other. Errors are like those
 // of [Client.Each].
-func (c *Client) Line(ctx context.Context, checkpoint merkle.Checkpoint, token chain.Secret, index int64) ([]byte, error) {
-	if index < 0 || index >= checkpoint.Size {
-		return nil, ErrNotFound
+func (c *Client) Lines(ctx context.Context, checkpoint merkle.Checkpoint, token chain.Secret) func(index int64) ([]byte, error) {
+	var lines [][]byte
+	first := int64(-1) // of lines
+	return func(index int64) (_ []byte, err error) {
+		if index < 0 || index >= checkpoint.Size {
+			return nil, ErrNotFound
+		}
+		tile := index >> tileHeight
+		if at := tile << tileHeight; at != first {
+			first = -1
+			if lines, err = c.tile(ctx, tile, int(min(1<<tileHeight, checkpoint.Size-at)), token); err != nil {
+				return nil, err
+			}
+			first = at
+		}
+		return lines[index-first], nil
 	}
-	first := index >> tileHeight << tileHeight
-	lines, err := c.tile(ctx, index>>tileHeight, int(min(1<<tileHeight, checkpoint.Size-first)), token)
-	if err != nil {
-		return nil, err
-	}
-	return lines[index-first], nil
 }
 
 // tile gives the first width lines of a tile.

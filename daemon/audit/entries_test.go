@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -45,7 +46,9 @@ func TestAWholeLedgerIsRead(t *testing.T) {
 		"another tile":          {func(b []byte, of string) []byte { return bytes.ReplaceAll(b, []byte("line 2"), []byte("line 9")) }, token, 600, ErrOther},
 		"more than it has":      {nil, token, 601, ErrNotFound},
 	} {
+		var asked atomic.Int64
 		client := ledgerThat(t, func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
 			of, _ := strings.CutPrefix(r.URL.Path, "/audit/v1/tile/entries/")
 			span, ok := tiles[of]
 			switch {
@@ -84,13 +87,18 @@ func TestAWholeLedgerIsRead(t *testing.T) {
 		if d.want != nil || d.size == 0 {
 			continue
 		}
+		line := client.Lines(t.Context(), at, token)
+		before := asked.Load()
 		for _, i := range []int64{0, 255, 256, 599} {
-			if line, err := client.Line(t.Context(), at, token, i); err != nil || !bytes.Equal(line, lines[i]) {
+			if line, err := line(i); err != nil || !bytes.Equal(line, lines[i]) {
 				t.Errorf("line %d: %q %v", i, line, err)
 			}
 		}
+		if n := asked.Load() - before; n != 3 {
+			t.Errorf("it asked %d times for three tiles", n)
+		}
 		for _, i := range []int64{-1, 600} {
-			if _, err := client.Line(t.Context(), at, token, i); !errors.Is(err, ErrNotFound) {
+			if _, err := line(i); !errors.Is(err, ErrNotFound) {
 				t.Errorf("line %d: %v", i, err)
 			}
 		}
