@@ -12,6 +12,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/adapter"
+	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	"github.com/chordwheel/chordwheel/daemon/executor"
 	"github.com/chordwheel/chordwheel/mesh/exec"
@@ -86,7 +87,7 @@ func (j *job) walk(ctx context.Context, payload []byte, emit exec.Emit) walk.Res
 	traced := new(trace)
 	plan.Hooks.Measure = traced.of(plan.Hooks.Measure)
 	result := walk.Run(ctx, plan, d.standing, attempts{j}, func(a walk.Attempt, data [][]byte) error { return j.deliver(a, data, emit) })
-	traced.close(d, r.RequestID, j.Chain.Slot(), j.began, &result, j.From, j.Name)
+	traced.close(d, control.Trace{RequestID: r.RequestID, Transaction: r.TransactionID, For: j.From, ForName: j.Name}, j.Chain.Slot(), j.began, &result)
 	return result
 }
 

@@ -31,7 +31,7 @@ func TestASlotIsFilledWithALivePeer(t *testing.T) {
 			t.Error("the peer's name is not known")
 		}
 		traces := b.Traces("r")
-		if len(traces) != 1 || traces[0].End != "answered" || len(traces[0].Attempts) != 1 || traces[0].Attempts[0].Peer != x.id() || traces[0].Attempts[0].Name != "box" || traces[0].Attempts[0].Class != chain.OK {
+		if len(traces) != 1 || traces[0].End != "answered" || len(traces[0].Attempts) != 1 || traces[0].Attempts[0].Peer != x.id() || traces[0].Attempts[0].Name != "box" || traces[0].Attempts[0].Class != chain.OK || traces[0].Transaction != x.asked()[0].TransactionID {
 			t.Errorf("the request's trace is %+v", traces)
 		}
 		if len(b.Traces("another")) != 0 || len(b.Traces("")) != 1 {

@@ -54,12 +54,14 @@ func (t *trace) of(measure func(walk.Measurement)) func(walk.Measurement) {
 	}
 }
 
-// close keeps the trace of a request that is over.
-func (t *trace) close(d *Daemon, id string, slot chain.Slot, began time.Time, r *walk.Result, by chain.PeerID, name string) {
+// close keeps the trace of a request that is over. In x the caller says what it is of: its
+// IDs, and whose work it was.
+func (t *trace) close(d *Daemon, x control.Trace, slot chain.Slot, began time.Time, r *walk.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	d.traces.keep(control.Trace{RequestID: id, Began: began.UTC(), Took: inMillis(time.Since(began)), Scope: slot.Scope, Primitive: slot.Primitive,
-		For: by, ForName: name, End: string(r.End), Option: r.Option, Attempts: t.attempts})
+	x.Began, x.Took, x.Scope, x.Primitive = began.UTC(), inMillis(time.Since(began)), slot.Scope, slot.Primitive
+	x.End, x.Option, x.Attempts = string(r.End), r.Option, t.attempts
+	d.traces.keep(x)
 }
 
 func inMillis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -15,6 +15,7 @@ import (
 	"github.com/chordwheel/chordwheel/daemon/adapter"
 	"github.com/chordwheel/chordwheel/daemon/apps"
 	"github.com/chordwheel/chordwheel/daemon/bind"
+	"github.com/chordwheel/chordwheel/daemon/control"
 	"github.com/chordwheel/chordwheel/daemon/edge"
 	jobs "github.com/chordwheel/chordwheel/daemon/job"
 	"github.com/chordwheel/chordwheel/daemon/selection"
@@ -143,7 +144,7 @@ func (d *Daemon) walk(ctx context.Context, w *edge.Work, a *account, sub *subjob
 	traced := new(trace)
 	plan.Hooks.Measure = traced.of(plan.Hooks.Measure)
 	result := walk.Run(ctx, plan, d.standing, r, deliver)
-	traced.close(d, w.ID, c.Slot(), began, &result, "", "")
+	traced.close(d, control.Trace{RequestID: w.ID, Transaction: a.receipt.TransactionID}, c.Slot(), began, &result)
 	if result.End != walk.Answered {
 		d.whyNoPeer(c, result.Failures)
 		if result.End == walk.NothingToTry {

@@ -139,7 +139,7 @@ func Place(address string) (string, error) {
 		place += ":" + strings.ReplaceAll(path, "/", ":")
 	}
 	if _, err := parseWebVH("did:webvh:" + placeholder + ":" + place); err != nil || strings.Count(host, ":") > 1 {
-		return "", fmt.Errorf("%w: want HOST[:PORT][/PATH], such as example.com, not %q", ErrInvalid, chain.Clip(address))
+		return "", fmt.Errorf("%w: want HOST[:PORT][/PATH] with a domain name, such as example.com, not %q", ErrInvalid, chain.Clip(address))
 	}
 	return place, nil
 }

@@ -123,7 +123,7 @@ func estimate(c chain.Cost) string {
 	if c.Latency == 0 && c.Reliability == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%.2g s, %.3g %%", c.Latency.Duration().Seconds(), c.Reliability.Share()*100)
+	text := fmt.Sprintf("%s s, %.3g %%", figures(c.Latency.Duration().Seconds(), 2), c.Reliability.Share()*100)
 	if c.LowN {
 		text += " (low-n)"
 	}
@@ -202,7 +202,7 @@ func (a *app) writeSlots(w io.Writer, v control.ChainView) {
 }
 
 func ownValues(v delta.Values) string {
-	return fmt.Sprintf("%.2g s, %.3g %%, index %.0f", v.Latency, v.Reliability*100, v.Index)
+	return fmt.Sprintf("%s s, %.3g %%, index %.0f", figures(v.Latency, 2), v.Reliability*100, v.Index)
 }
 
 func (a *app) chainVerify() *cobra.Command {

@@ -222,7 +222,7 @@ back to the key's own name.`,
 		Example: "  chordwheel did use did:webvh:SCID:example.com", Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := did.Check(args[0]); err != nil {
-				return usage("%w; want did:webvh:… or did:key:…", err)
+				return usage("%w", err)
 			}
 			i, key, err := d.node()
 			if err != nil {
@@ -302,7 +302,7 @@ is fetched: the log is that, and the approvals of its witnesses lie beside it.`,
 				err = did.Check(name)
 			}
 			if err != nil {
-				return usage("%w; want did:webvh:… or did:key:…", err)
+				return usage("%w", err)
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), resolving)
 			defer cancel()

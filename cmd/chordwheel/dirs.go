@@ -25,7 +25,7 @@ func (a *app) dataDir(kind string) (string, error) {
 	if base == "" {
 		home := a.getenv("HOME")
 		if home == "" {
-			return "", errors.New("neither HOME nor XDG_DATA_HOME is set; name a data directory with --dir")
+			return "", errors.New("neither HOME nor XDG_DATA_HOME is set; name a data directory with --dir or CHORDWHEEL_DIR")
 		}
 		base = filepath.Join(home, ".local", "share")
 	}

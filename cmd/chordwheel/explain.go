@@ -105,7 +105,7 @@ func (a *app) writeEscalation(w io.Writer, e orchestrator.Explanation) {
 		fmt.Fprintf(w, "\na protest brings %s  (%d answers computed ahead, depth %d)\n", join(e.Escalation.Next), e.Escalation.Nodes, e.Escalation.Depth)
 	}
 	if p := e.Published; p != nil && p.Protests.Requests > 0 {
-		line := fmt.Sprintf("%.2g %% of about %.0f requests protested, target %.2g %%", p.Protests.Rate.Share()*100, p.Protests.Requests, p.Protests.Target.Share()*100)
+		line := fmt.Sprintf("%s %% of about %.0f requests protested, target %s %%", figures(p.Protests.Rate.Share()*100, 2), p.Protests.Requests, figures(p.Protests.Target.Share()*100, 2))
 		if p.Protests.Above {
 			line = a.paint(yellow, line+": above it")
 		}

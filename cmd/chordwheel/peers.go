@@ -47,7 +47,7 @@ func (a *app) writePeers(w io.Writer, peers []control.Peer, now time.Time) {
 	}
 	var lines, slots [][]string
 	for _, p := range peers {
-		lines = append(lines, []string{chain.ClipTo(p.Name, 32), a.peerState(p, now), heardOf(p, now), wayOf(p.Way), rttOf(p.RTT), fmt.Sprintf("%.2g", p.Ahead), executes(p.Capabilities), string(p.PeerID)})
+		lines = append(lines, []string{chain.ClipTo(p.Name, 32), a.peerState(p, now), heardOf(p, now), wayOf(p.Way), millis(p.RTT), figures(p.Ahead, 2), executes(p.Capabilities), string(p.PeerID)})
 		for _, s := range p.Slots {
 			can := a.paint(green, fmt.Sprintf("can, expected in %.0f ms", s.Expected))
 			if !s.Eligible {
@@ -97,13 +97,6 @@ func wayOf(w *control.Way) string {
 	return w.Path + ", " + w.Transport
 }
 
-func rttOf(ms float64) string {
-	if ms == 0 {
-		return "—"
-	}
-	return fmt.Sprintf("%.3g ms", ms)
-}
-
 // executes gives the primitives among capabilities.
 func executes(all []chain.Capability) string {
 	var list []string
@@ -151,7 +144,7 @@ func (a *app) writeChords(w io.Writer, chords []control.Chord, now time.Time) {
 		if k.By != "" {
 			claimed = a.paint(yellow, "only "+nameOr(map[bool]string{true: k.NameA, false: k.NameB}[k.By == k.A], k.By))
 		}
-		lines = append(lines, []string{nameOr(k.NameA, k.A), nameOr(k.NameB, k.B), rttOf(k.RTT), claimed, ago(k.At, now), string(k.Scope)})
+		lines = append(lines, []string{nameOr(k.NameA, k.A), nameOr(k.NameB, k.B), millis(k.RTT), claimed, ago(k.At, now), string(k.Scope)})
 	}
 	a.rows(w, []string{"device", "device", "rtt", "claimed by", "said", "scope"}, lines)
 }
@@ -223,7 +216,7 @@ func (a *app) pingAll(ctx context.Context, n *node, who string, count int) error
 		all.Pong = pong
 		all.RTTs = append(all.RTTs, pong.RTT)
 		if !a.json {
-			fmt.Fprintf(a.out, "%s answers in %s: %s, %s, at %s\n", nameOr(pong.Name, pong.PeerID), rttOf(pong.RTT), pong.Path, pong.Transport, pong.Address)
+			fmt.Fprintf(a.out, "%s answers in %s: %s, %s, at %s\n", nameOr(pong.Name, pong.PeerID), millis(pong.RTT), pong.Path, pong.Transport, pong.Address)
 		}
 	}
 	if len(all.RTTs) == 0 {
@@ -232,7 +225,7 @@ func (a *app) pingAll(ctx context.Context, n *node, who string, count int) error
 	all.RTT = slices.Min(all.RTTs)
 	return a.print(all, func(w io.Writer) {
 		if count > 1 {
-			fmt.Fprintf(w, "%d of %d answered; rtt %s to %s\n", len(all.RTTs), all.Sent, rttOf(all.RTT), rttOf(slices.Max(all.RTTs)))
+			fmt.Fprintf(w, "%d of %d answered; rtt %s to %s\n", len(all.RTTs), all.Sent, millis(all.RTT), millis(slices.Max(all.RTTs)))
 		}
 	})
 }

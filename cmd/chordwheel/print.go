@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,6 +77,26 @@ func (a *app) rows(w io.Writer, header []string, lines [][]string) {
 	for line := range strings.Lines(t.Render() + "\n") {
 		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
 	}
+}
+
+// figures writes x with n figures, and every one that a larger number has before
+// the point: 0.0123, 4.57, 1234, where %g would write 1.23e+03.
+func figures(x float64, n int) string {
+	if math.Abs(x) >= math.Pow10(n)-0.5 {
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(x, 'g', n, 64)
+}
+
+// millis writes a time of ms milliseconds, in seconds where it has some; none is a dash.
+func millis(ms float64) string {
+	switch {
+	case ms == 0:
+		return "—"
+	case ms >= 999.5:
+		return figures(ms/1000, 3) + " s"
+	}
+	return figures(ms, 3) + " ms"
 }
 
 // ago tells how long ago t was, or how far ahead, in one unit.

@@ -175,7 +175,7 @@ func (a *app) lines(transaction string) (all []receipt.Signed, damaged [][]byte,
 		return nil
 	})
 	if err == nil && transaction != "" && len(all) == 0 {
-		err = fmt.Errorf("this device has no receipt of transaction %s; chordwheel receipts list shows what it has", chain.Clip(transaction))
+		err = fmt.Errorf("this device has no receipt of transaction %s; chordwheel receipts list shows what it has, chordwheel trace REQUEST_ID the transaction of a request", chain.Clip(transaction))
 	}
 	return all, damaged, err
 }

@@ -234,10 +234,10 @@ func (a *app) hubTables(w io.Writer, s *orchestrator.Status, now time.Time) {
 	for _, c := range s.Chains {
 		rate := "—"
 		if c.Protests.Requests > 0 {
-			rate = fmt.Sprintf("%.2g %%", c.Protests.Rate.Share()*100)
+			rate = figures(c.Protests.Rate.Share()*100, 2) + " %"
 		}
 		if c.Protests.Above {
-			rate = a.paint(yellow, rate+" (target "+fmt.Sprintf("%.2g %%", c.Protests.Target.Share()*100)+")")
+			rate = a.paint(yellow, rate+" (target "+figures(c.Protests.Target.Share()*100, 2)+" %"+")")
 		}
 		chains = append(chains, []string{string(c.Scope), string(c.Primitive), join(c.Options), c.Reason, rate})
 	}

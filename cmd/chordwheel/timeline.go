@@ -129,7 +129,7 @@ func axis(w io.Writer, whole time.Duration, top, bottom int) {
 	for i := 0; float64(i)*step <= whole.Seconds(); i++ {
 		at := svgMargin + svgLabel + int(svgTime*float64(i)*step/whole.Seconds())
 		fmt.Fprintf(w, `<line class="grid" x1="%d" y1="%d" x2="%d" y2="%d"/>`, at, top, at, bottom+4)
-		text(w, at, bottom+18, "soft n", fmt.Sprintf("%.3g s", float64(i)*step))
+		text(w, at, bottom+18, "soft n", figures(float64(i)*step, 3)+" s")
 	}
 }
 

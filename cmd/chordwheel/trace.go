@@ -63,6 +63,9 @@ func (a *app) writeTraces(w io.Writer, traces []control.Trace, whole bool) {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintf(w, "%s  %s %s, for %s: %s after %s\n\n", t.RequestID, t.Scope, t.Primitive, whose(t), a.ended(t.End), millis(t.Took))
+		if len(t.Attempts) == 0 {
+			fmt.Fprintln(w, "  nothing was tried; what can be: chordwheel models")
+		}
 		var lines [][]string
 		for k, x := range t.Attempts {
 			by := "this device"
@@ -72,6 +75,9 @@ func (a *app) writeTraces(w io.Writer, traces []control.Trace, whole bool) {
 			lines = append(lines, []string{strconv.Itoa(k + 1), string(x.Option), by, string(x.Class), millis(x.FirstOutput), millis(x.Took)})
 		}
 		a.rows(w, []string{"", "option", "run by", "", "first output", "took"}, lines)
+		if t.Transaction != "" { // a device of an older version says none
+			fmt.Fprintf(w, "\n  receipt  chordwheel receipts show %s\n", chain.ClipTo(t.Transaction, 96))
+		}
 	}
 }
 
@@ -87,11 +93,4 @@ func (a *app) ended(end string) string {
 		return a.paint(green, end)
 	}
 	return a.paint(yellow, end)
-}
-
-func millis(ms float64) string {
-	if ms == 0 {
-		return "—"
-	}
-	return fmt.Sprintf("%.3g ms", ms)
 }

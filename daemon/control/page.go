@@ -16,9 +16,14 @@ import (
 var pages embed.FS
 
 var pageTemplate = template.Must(template.New("page.html").Funcs(template.FuncMap{
-	"clock":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
-	"score":   func(x *float64) string { return fmt.Sprintf("%.2f", *x) },
-	"f":       func(x float64) string { return fmt.Sprintf("%.3g", x) },
+	"clock": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
+	"score": func(x *float64) string { return fmt.Sprintf("%.2f", *x) },
+	"f": func(x float64) string {
+		if x >= 999.5 { // %g would turn to 1e+03
+			return fmt.Sprintf("%.0f", x)
+		}
+		return fmt.Sprintf("%.3g", x)
+	},
 	"ms":      func(x float64) string { return fmt.Sprintf("%.0f", x) },
 	"percent": func(share float64) string { return fmt.Sprintf("%.3g", share*100) },
 	"state": func(s string) string {

@@ -11,16 +11,17 @@ import (
 // times, and nothing of its content. A request that was handed on has one on each
 // device, under one request ID.
 type Trace struct {
-	RequestID string          `json:"request_id"`
-	Began     time.Time       `json:"began"`
-	Took      float64         `json:"took_ms"`
-	Scope     chain.ScopeID   `json:"scope"`
-	Primitive chain.Primitive `json:"primitive"`
-	For       chain.PeerID    `json:"for,omitempty"` // whose work it was; absent: this device's own
-	ForName   string          `json:"for_name,omitempty"`
-	End       string          `json:"end"`              // docs/walk.md lists them
-	Option    chain.OptionID  `json:"option,omitempty"` // that answered, or was tried last
-	Attempts  []TraceAttempt  `json:"attempts"`         // in the order they ended
+	RequestID   string          `json:"request_id"`
+	Transaction string          `json:"transaction_id"` // of its receipts
+	Began       time.Time       `json:"began"`
+	Took        float64         `json:"took_ms"`
+	Scope       chain.ScopeID   `json:"scope"`
+	Primitive   chain.Primitive `json:"primitive"`
+	For         chain.PeerID    `json:"for,omitempty"` // whose work it was; absent: this device's own
+	ForName     string          `json:"for_name,omitempty"`
+	End         string          `json:"end"`              // docs/walk.md lists them
+	Option      chain.OptionID  `json:"option,omitempty"` // that answered, or was tried last
+	Attempts    []TraceAttempt  `json:"attempts"`         // in the order they ended
 }
 
 // TraceAttempt is one attempt of a trace.

@@ -126,7 +126,7 @@ var ends = map[walk.End]struct {
 }{
 	walk.Broken:         {UpstreamError, "the upstream failed in the middle of its answer"},
 	walk.AllTimedOut:    {UpstreamTimeout, "no option answered in time"},
-	walk.AllCredentials: {UpstreamCredentials, "every option refused the device's own keys: see `chordwheel keys`"},
+	walk.AllCredentials: {UpstreamCredentials, "no key of this device works for what was left to try: `chordwheel keys list` shows those that it has"},
 	walk.AllCooling:     {RateLimited, "every option is cooling down after a failure or a rate limit"},
 	walk.NothingToTry:   {NoModels, "no option could be tried: see `chordwheel chain show`"},
 	walk.AllFailed:      {UpstreamError, "every option failed"},
