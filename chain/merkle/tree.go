@@ -19,9 +19,6 @@ func (t *Tree) Add(line []byte) {
 	}
 }
 
-// Size is how many lines were added.
-func (t *Tree) Size() int64 { return t.size }
-
 // Root is the root over all of them.
 func (t *Tree) Root() Hash {
 	if t.size == 0 {

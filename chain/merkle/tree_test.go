@@ -19,7 +19,7 @@ func TestTheRootOfLines(t *testing.T) {
 		lines = append(lines, fmt.Sprint("line ", i))
 		tree.Add([]byte(lines[i]))
 		want, err := tlog.TreeHash(int64(len(lines)), hashesOf(t, lines))
-		if err != nil || tree.Root() != want || tree.Size() != int64(len(lines)) {
+		if err != nil || tree.Root() != want {
 			t.Fatalf("%d lines: another root, %v", len(lines), err)
 		}
 	}

@@ -100,8 +100,8 @@ func (r *Receipt) Signer() string {
 // ID names a receipt where it is one among many: in a spool, in a log.
 func (r *Receipt) ID() string { return r.TransactionID + "/" + r.MessageID }
 
-// timeForm is RFC 3339 in UTC with milliseconds.
-const timeForm = "2006-01-02T15:04:05.000Z"
+// TimeForm is how a receipt writes times: RFC 3339 with milliseconds, of times in UTC.
+const TimeForm = "2006-01-02T15:04:05.000Z"
 
 // form appends the RFC 8785 form of r without a signature: the members in the order of their
 // names, texts with no more escapes than they need.
@@ -120,9 +120,9 @@ func (r *Receipt) form(b []byte) []byte {
 		b = append(b, '}')
 	}
 	member("message_id", r.MessageID)
-	member("request_at", r.RequestAt.UTC().Format(timeForm))
+	member("request_at", r.RequestAt.UTC().Format(TimeForm))
 	member("request_hash", r.RequestHash)
-	member("response_at", r.ResponseAt.UTC().Format(timeForm))
+	member("response_at", r.ResponseAt.UTC().Format(TimeForm))
 	member("response_hash", r.ResponseHash)
 	member("seeker_did", r.SeekerDID)
 	b = append(b, afterSignature...)
@@ -376,8 +376,8 @@ func anyDID(s string) error {
 }
 
 func moment(s string) (time.Time, error) {
-	t, err := time.Parse(timeForm, s)
-	if err != nil || t.Format(timeForm) != s {
+	t, err := time.Parse(TimeForm, s)
+	if err != nil || t.Format(TimeForm) != s {
 		return t, errors.New("want a time like 2026-05-01T10:00:00.000Z")
 	}
 	return t, nil
@@ -413,11 +413,7 @@ func readSignature(s string) ([]byte, error) {
 // the receipt, and where an executor's statement is in it that the agent signed
 // that. Errors wrap [ErrSigned], or [ErrSignature] for the executor's.
 func (s *Signed) Verify(keys ...ed25519.PublicKey) error {
-	signed := false
-	for _, k := range keys {
-		signed = signed || chain.VerifyText(k, chain.PrefixReceipt, s.text, s.signature)
-	}
-	if !signed {
+	if s.signedWith(keys) == nil {
 		return ErrSigned
 	}
 	if s.Executor == nil {
@@ -428,6 +424,16 @@ func (s *Signed) Verify(keys ...ed25519.PublicKey) error {
 		return fmt.Errorf("%w: %w", ErrAgent, err)
 	}
 	return s.statement().verify(public, s.Executor.Signature)
+}
+
+// signedWith gives the key that made the signature, nil if it is none of keys.
+func (s *Signed) signedWith(keys []ed25519.PublicKey) ed25519.PublicKey {
+	for _, k := range keys {
+		if chain.VerifyText(k, chain.PrefixReceipt, s.text, s.signature) {
+			return k
+		}
+	}
+	return nil
 }
 
 // statement is what the executor signed.

@@ -96,10 +96,8 @@ func (s *Signed) seekerKey(keys []ed25519.PublicKey) (none [8]byte) {
 	if s.Signer() != s.SeekerDID {
 		return none
 	}
-	for _, k := range keys {
-		if chain.VerifyText(k, chain.PrefixReceipt, s.text, s.signature) {
-			return short(chain.DIDKey(k))
-		}
+	if k := s.signedWith(keys); k != nil {
+		return short(chain.DIDKey(k))
 	}
 	return none
 }
@@ -124,13 +122,13 @@ func (u *Uses) put(at [16]byte, is use) {
 	u.recent[at] = is
 }
 
-// long and short are hashes of texts without line breaks.
+// long is a hash of texts without line breaks, and short less of it.
 func long(texts ...string) [16]byte {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\n")))
 	return [16]byte(sum[:])
 }
 
 func short(texts ...string) [8]byte {
-	sum := sha256.Sum256([]byte(strings.Join(texts, "\n")))
+	sum := long(texts...)
 	return [8]byte(sum[:])
 }

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -134,7 +134,7 @@ func (r *reporting) run(ctx context.Context, what string) error {
 		wrong = append(wrong, count(n, "receipt")+" without a signature that holds")
 	}
 	if len(wrong) > 0 {
-		return fmt.Errorf("%s", strings.Join(wrong, ", and "))
+		return errors.New(strings.Join(wrong, ", and "))
 	}
 	return nil
 }
@@ -162,10 +162,11 @@ func (r *reporting) ofLedger(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	client, err := r.secretly()
+	way, err := r.ledger(false) // on which the token may be shown
 	if err != nil {
 		return err
 	}
+	client := audit.New(way)
 	signed, err := client.Checkpoint(ctx)
 	if err != nil {
 		return unreachable("%w", err)
@@ -283,11 +284,11 @@ func (r *reporting) name(ctx context.Context, line func(number int64) ([]byte, e
 		if err != nil {
 			return err
 		}
-		s, _, err := r.genuine(ctx, bytes.TrimSpace(b))
+		s, _, err := r.genuine(ctx, b)
 		if err != nil || s.TokenID != p.of.TokenID || p.of.Nonce != "" && (s.Executor == nil || s.Executor.Nonce != p.of.Nonce) {
 			return audit.ErrOther
 		}
-		*p.to = useOf{p.to.Number, s.TransactionID, s.MessageID, s.SeekerDID, s.AgentDID, s.Signer(), s.RequestAt.UTC().Format("2006-01-02T15:04:05.000Z")}
+		*p.to = useOf{p.to.Number, s.TransactionID, s.MessageID, s.SeekerDID, s.AgentDID, s.Signer(), s.RequestAt.UTC().Format(receipt.TimeForm)}
 	}
 	return nil
 }
@@ -325,13 +326,4 @@ func (r *reporting) tell(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "%s looked at%s\n", count(r.report.Receipts, "receipt"), of)
-}
-
-// secretly is the ledger that this device sends to, over a way on which a token may be shown.
-func (r *reporting) secretly() (*audit.Client, error) {
-	client, err := r.ledger(false)
-	if err != nil {
-		return nil, err
-	}
-	return audit.New(client), nil
 }

@@ -33,14 +33,13 @@ var (
 func (c *Client) Each(ctx context.Context, checkpoint merkle.Checkpoint, token chain.Secret, f func(index int64, line []byte) error) error {
 	var tree merkle.Tree
 	for tile := range (checkpoint.Size + 1<<tileHeight - 1) >> tileHeight {
-		first := tile << tileHeight
-		lines, err := c.tile(ctx, tile, int(min(1<<tileHeight, checkpoint.Size-first)), token)
+		lines, err := c.tile(ctx, checkpoint, tile, token)
 		if err != nil {
 			return err
 		}
 		for i, line := range lines {
 			tree.Add(line)
-			if err := f(first+int64(i), line); err != nil {
+			if err := f(tile<<tileHeight+int64(i), line); err != nil {
 				return err
 			}
 		}
@@ -56,25 +55,25 @@ func (c *Client) Each(ctx context.Context, checkpoint merkle.Checkpoint, token c
 // of [Client.Each].
 func (c *Client) Lines(ctx context.Context, checkpoint merkle.Checkpoint, token chain.Secret) func(index int64) ([]byte, error) {
 	var lines [][]byte
-	first := int64(-1) // of lines
+	have := int64(-1) // the tile that lines are of
 	return func(index int64) (_ []byte, err error) {
 		if index < 0 || index >= checkpoint.Size {
 			return nil, ErrNotFound
 		}
-		tile := index >> tileHeight
-		if at := tile << tileHeight; at != first {
-			first = -1
-			if lines, err = c.tile(ctx, tile, int(min(1<<tileHeight, checkpoint.Size-at)), token); err != nil {
+		if tile := index >> tileHeight; tile != have {
+			have = -1
+			if lines, err = c.tile(ctx, checkpoint, tile, token); err != nil {
 				return nil, err
 			}
-			first = at
+			have = tile
 		}
-		return lines[index-first], nil
+		return lines[index-have<<tileHeight], nil
 	}
 }
 
-// tile gives the first width lines of a tile.
-func (c *Client) tile(ctx context.Context, n int64, width int, token chain.Secret) ([][]byte, error) {
+// tile gives the lines of a tile that the checkpoint has.
+func (c *Client) tile(ctx context.Context, checkpoint merkle.Checkpoint, n int64, token chain.Secret) ([][]byte, error) {
+	width := int(min(1<<tileHeight, checkpoint.Size-n<<tileHeight))
 	name := strings.TrimPrefix(tlog.Tile{H: tileHeight, L: -1, N: n, W: width}.Path(), fmt.Sprintf("tile/%d/data/", tileHeight))
 	b, err := c.fetch(ctx, "/audit/v1/tile/entries/"+name, http.Header{"Authorization": {"Bearer " + token.Reveal()}}, maxTile)
 	if err != nil {
