@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/chordwheel/chordwheel/chain/chaintest"
 	"github.com/chordwheel/chordwheel/chain/walk"
 	"github.com/chordwheel/chordwheel/daemon/edge"
+	"github.com/chordwheel/chordwheel/mesh/wire"
 )
 
 // A request that says its stage, consumer or instance walks the most specific
@@ -52,5 +54,36 @@ func TestStageConsumerAndInstanceSelectAChain(t *testing.T) {
 		b.hub.events.Invalidated(chain.Slot{Scope: chain.DefaultScope, Primitive: chain.Overrides}) // the hub offers none of them
 		synctest.Wait()
 		answers(edge.Work{Stage: "extract", Consumer: "billing"}, "home/m")
+	})
+}
+
+// The hub calls a device in that is just visiting: it may have been asked already for what is
+// new. So the device comes once more, and then when it wants to.
+func TestACallDuringAVisit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := joined(t, "home/m")
+		visits := func() int {
+			b.hub.mu.Lock()
+			defer b.hub.mu.Unlock()
+			return len(b.hub.hellos)
+		}
+		call := func() {
+			b.hub.events.Invalidated(chain.Slot{Scope: chain.DefaultScope, Primitive: chain.Overrides})
+		}
+		var calls atomic.Int64
+		before := visits()
+		b.hub.mu.Lock()
+		b.hub.first = func(wire.Hello) error {
+			if calls.Add(1) == 1 {
+				call()
+			}
+			return nil
+		}
+		b.hub.mu.Unlock()
+		call()
+		synctest.Wait()
+		if n := visits() - before; n != 2 {
+			t.Errorf("%d visits, want one for each call", n)
+		}
 	})
 }

@@ -24,6 +24,7 @@ type visitState struct {
 	comeBack   time.Duration  // the hub's wish, 0 as the rules say
 	newsDue    time.Time      // when gathered failures are reported; zero without any
 	running    bool           // a whole visit is under way
+	again      bool           // another one was called for since it began
 	clock      *time.Duration // this device's clock before the hub's; nil: not compared yet
 	whyNone    string         // why the hub offers no chain for chat; "" if it does, or was not asked
 }
@@ -63,10 +64,11 @@ func (d *Daemon) hubUp(up bool) {
 	}
 }
 
-// visitSoon makes a whole visit due.
+// visitSoon makes a whole visit due: after the one under way, which may have asked already for
+// what is new.
 func (d *Daemon) visitSoon() {
 	d.mu.Lock()
-	d.visit.next = time.Time{}
+	d.visit.next, d.visit.again = time.Time{}, true
 	d.mu.Unlock()
 	d.kick()
 }
@@ -174,6 +176,9 @@ func (d *Daemon) settle(err error) {
 		d.visitOnce.Do(func() { close(d.visited) })
 		if d.visit.comeBack > 0 {
 			wait = d.visit.comeBack
+		}
+		if d.visit.again {
+			wait = 0
 		}
 	} else {
 		d.visit.failures++
@@ -292,6 +297,9 @@ func (d *Daemon) whyNone() string {
 func (d *Daemon) setRunning(running bool) {
 	d.mu.Lock()
 	d.visit.running = running
+	if running {
+		d.visit.again = false
+	}
 	d.mu.Unlock()
 }
 
