@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -106,18 +107,27 @@ func (d *device) Keys() []control.Key {
 	return all
 }
 
+// dialled is the address at which this machine reaches a listener: one on all of its
+// addresses (0.0.0.0, [::]) is at none that a browser or a client can be given.
+func dialled(listener net.Addr) string {
+	if at, ok := listener.(*net.TCPAddr); ok && at.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(at.Port))
+	}
+	return listener.String()
+}
+
 func (d *device) edgeURL() string {
 	if d.edgeListener == nil {
 		return ""
 	}
-	return "http://" + d.edgeListener.Addr().String() + "/v1"
+	return "http://" + dialled(d.edgeListener.Addr()) + "/v1"
 }
 
 func (d *device) adminURL() string {
 	if d.adminListener == nil {
 		return ""
 	}
-	return "http://" + d.adminListener.Addr().String()
+	return "http://" + dialled(d.adminListener.Addr())
 }
 
 // identify opens the data directory and says who this device is.

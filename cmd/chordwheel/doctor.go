@@ -128,6 +128,8 @@ func ofReceipts(r *control.Receipts) []finding {
 		return nil
 	case !r.Writable:
 		return []finding{{"receipts", wrong, "they cannot be written: " + r.Fault, "see that the disk of the data directory, or of spool_dir, has room and can be written"}}
+	case r.Waiting > 0 && strings.Contains(r.LastError, "chordwheel "): // it says what to do itself
+		return []finding{{"receipts", note, fmt.Sprintf("%d wait, for the ledger does not take them: %s", r.Waiting, r.LastError), "they are kept, and sent again until it does"}}
 	case r.Waiting > 0 && r.LastError != "":
 		return []finding{{"receipts", note, fmt.Sprintf("%d wait, for the ledger does not take them: %s", r.Waiting, r.LastError), "they are kept and sent again; where its own hub is meant, see that it runs"}}
 	}

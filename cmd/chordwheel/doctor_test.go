@@ -49,6 +49,7 @@ func TestTheDoctorTellsFaultsFromNotes(t *testing.T) {
 		"nothing can be tried, for a key": {ofChains(view(keyless, keyless)), "chains wrong, keys note"},
 		"receipts are taken":              {ofReceipts(&control.Receipts{Sent: 3, Writable: true}), "receipts ok"},
 		"the ledger takes none":           {ofReceipts(&control.Receipts{Waiting: 3, LastError: "answered 503", Writable: true}), "receipts note"},
+		"the ledger wants a DID served":   {ofReceipts(&control.Receipts{Waiting: 3, LastError: "answered 502; chordwheel did show says where", Writable: true}), "receipts note"},
 		"the disk takes none":             {ofReceipts(&control.Receipts{Fault: "no space left"}), "receipts wrong"},
 		"no receipts are kept":            {ofReceipts(nil), ""},
 		"a catalogue with faults":         {[]finding{ofCatalogue(orchestrator.CatalogueView{Refused: "line 3"})}, "catalogue wrong"},

@@ -172,7 +172,7 @@ func (h *hub) serve(what string, run func() error) {
 	})
 }
 
-func (h *hub) url() string { return "http://" + h.webListener.Addr().String() }
+func (h *hub) url() string { return "http://" + dialled(h.webListener.Addr()) }
 
 // close ends the hub: pages and devices first, then what it knows is kept.
 func (h *hub) close() error {

@@ -228,6 +228,9 @@ func (a *app) hubTables(w io.Writer, s *orchestrator.Status, now time.Time) {
 		}
 		devices = append(devices, []string{d.Name, state, ago(d.Seen, now), string(d.PeerID)})
 	}
+	if len(devices) == 0 {
+		fmt.Fprintln(w, "no device has joined; make an invitation for one: chordwheel invite")
+	}
 	a.rows(w, []string{"device", "", "seen", "peer ID"}, devices)
 	fmt.Fprintln(w)
 	var chains [][]string
@@ -237,7 +240,7 @@ func (a *app) hubTables(w io.Writer, s *orchestrator.Status, now time.Time) {
 			rate = figures(c.Protests.Rate.Share()*100, 2) + " %"
 		}
 		if c.Protests.Above {
-			rate = a.paint(yellow, rate+" (target "+figures(c.Protests.Target.Share()*100, 2)+" %"+")")
+			rate = a.paint(yellow, rate+" (target "+figures(c.Protests.Target.Share()*100, 2)+" %)")
 		}
 		chains = append(chains, []string{string(c.Scope), string(c.Primitive), join(c.Options), c.Reason, rate})
 	}

@@ -135,7 +135,7 @@ func (b *Book) Remove(name string) error {
 	defer b.mu.Unlock()
 	at, found := b.search(name)
 	if !found {
-		return fmt.Errorf("%w: %s", ErrUnknown, chain.Clip(name))
+		return fmt.Errorf("%w: %s; chordwheel apps list shows those there are", ErrUnknown, chain.Clip(name))
 	}
 	b.apps = slices.Delete(b.apps, at, at+1)
 	b.changed = true

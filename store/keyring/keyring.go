@@ -246,7 +246,7 @@ func (r *Ring) Set(name string, secret chain.Secret) error {
 }
 
 // ErrAbsent is returned by Remove for a name that has no key.
-var ErrAbsent = errors.New("there is no such key")
+var ErrAbsent = errors.New("there is no such key; chordwheel keys list shows those there are")
 
 // Remove forgets the key called name.
 func (r *Ring) Remove(name string) error {
