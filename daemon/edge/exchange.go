@@ -60,9 +60,7 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request, loopback bool) {
 	x := &exchange{edge: e, w: w, r: r, rc: http.NewResponseController(w), id: requestID(r.Header), began: time.Now(), route: "none"}
 	h := w.Header()
 	h[headerRequestID] = []string{x.id}
-	if len(r.TransferEncoding) > 0 { // there may have been a length too, which net/http hides: a proxy that went by it takes what follows for another request
-		h["Connection"] = connClose
-	}
+	frame(h, r)
 	defer x.close()
 	if refusal := x.admit(loopback); refusal != nil {
 		x.refuse(refusal.fail())

@@ -23,15 +23,21 @@ var (
 func Shaped(l net.Listener) net.Listener { return shaped{l} }
 
 // Framed gives h with answers that end the connection where the request came in chunks, as those
-// of the edge do: there may have been a length too, which net/http hides, and a proxy that went by it
-// takes what follows for another request.
+// of the edge do.
 func Framed(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.TransferEncoding) > 0 {
-			w.Header()["Connection"] = connClose
-		}
+		frame(w.Header(), r)
 		h.ServeHTTP(w, r)
 	})
+}
+
+// frame makes an answer the last on its connection where the request came in chunks: there may
+// have been a length too, which net/http hides, and a proxy that went by it takes what follows
+// for another request.
+func frame(answer http.Header, r *http.Request) {
+	if len(r.TransferEncoding) > 0 {
+		answer["Connection"] = connClose
+	}
 }
 
 type shaped struct{ net.Listener }
