@@ -106,8 +106,8 @@ func tooMany() error {
 	return edge.Refuse(edge.SpoolFull, "too many receipts wait for the ledger; chordwheel status says why")
 }
 
-// ready is nil while the disk takes receipts, and the owner's limit is not reached. What waits
-// for the disk for a moment is no matter of it.
+// ready is nil while the disk takes receipts and the owner's limit is not reached. Other than
+// taken it does not count what waits for the disk, which is over in a moment.
 func (r *receipts) ready() error {
 	if r.spool == nil {
 		return nil

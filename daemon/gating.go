@@ -45,7 +45,7 @@ type Tokens interface {
 // Patience with the authority services.
 const (
 	snapshotWait = 2 * time.Second        // of a visit, for the hub's registry
-	strangerGap  = 10 * time.Second       // between two refreshes for agents that are not known
+	strangerGap  = 10 * time.Second       // between two refreshes for agents that are not known, and two visits for a hub that may have moved
 	keysWait     = 100 * time.Millisecond // of a decision that nothing depends on, for the trust server's keys
 	keysLongWait = 3 * time.Second        // of one that matters
 )
@@ -133,20 +133,24 @@ func tokenless(err error) *edge.Refusal {
 // stranger makes the snapshot refresh, where an agent is not in it that may have
 // come since.
 func (d *Daemon) stranger(now time.Time) {
-	r, last := d.cfg.Gating.Registry, d.gating.asked.Load()
-	if r == nil || !r.Own() || now.UnixNano()-last < int64(strangerGap) || !d.gating.asked.CompareAndSwap(last, now.UnixNano()) {
-		return
+	if r := d.cfg.Gating.Registry; r != nil && r.Own() && again(&d.gating.asked, now) {
+		d.background(func(ctx context.Context) { _ = r.Refresh(ctx) }) // status says what became of it
 	}
-	d.background(func(ctx context.Context) { _ = r.Refresh(ctx) }) // status says what became of it
 }
 
 // elsewhere makes a visit due, where a token that the hub's keys signed is of another address
 // than the one known here: the hub may have moved.
 func (d *Daemon) elsewhere(now time.Time) {
-	last := d.gating.sought.Load()
-	if now.UnixNano()-last >= int64(strangerGap) && d.gating.sought.CompareAndSwap(last, now.UnixNano()) {
+	if again(&d.gating.sought, now) {
 		d.visitSoon()
 	}
+}
+
+// again reports whether strangerGap is over since last, which is now then: for one of those who
+// ask at once.
+func again(last *atomic.Int64, now time.Time) bool {
+	was := last.Load()
+	return now.UnixNano()-was >= int64(strangerGap) && last.CompareAndSwap(was, now.UnixNano())
 }
 
 // refreshAgents asks the hub's registry, before chains are fetched that may name

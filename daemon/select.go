@@ -78,7 +78,7 @@ func (d *Daemon) selects(w *edge.Work) (chosen, error) {
 const maxPassedOver = 4
 
 // passedOver gives the options of c's chain whose agents the registry keeps from work, and why: who
-// hears that nothing could be tried would look for peers and keys else.
+// hears that nothing could be tried would otherwise look for peers and keys.
 func (d *Daemon) passedOver(w *edge.Work, c *chosen) []chain.Failure {
 	s, now := &d.cfg.Selection, time.Now()
 	if s.Agents == nil || c.method == selection.Direct {
@@ -87,7 +87,10 @@ func (d *Daemon) passedOver(w *edge.Work, c *chosen) []chain.Failure {
 	var out []chain.Failure
 	options := d.allowed(w, d.ordered(c.chain, c.talk))
 	for i := range options {
-		if len(selection.Candidates(options[i:i+1], c.capability, s.Agents, d.did)) == 0 && len(out) < maxPassedOver {
+		if len(out) == maxPassedOver {
+			break
+		}
+		if len(selection.Candidates(options[i:i+1], c.capability, s.Agents, d.did)) == 0 {
 			out = append(out, chain.Failure{Option: options[i].ID, Class: chain.Denied, Why: d.outOfRegistry(selection.AgentOf(&options[i], d.did), c.capability, now)})
 		}
 	}
@@ -107,12 +110,12 @@ func (d *Daemon) outOfRegistry(agent, capability string, now time.Time) string {
 
 // inBrackets says why options were passed over, "" if none was.
 func inBrackets(passed []chain.Failure) string {
+	if len(passed) == 0 {
+		return ""
+	}
 	words := make([]string, len(passed))
 	for i, f := range passed {
 		words[i] = string(f.Option) + ": " + f.Why
-	}
-	if len(words) == 0 {
-		return ""
 	}
 	return " (" + strings.Join(words, ", ") + ")"
 }
