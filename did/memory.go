@@ -28,8 +28,9 @@ var ErrRewritten = errors.New("the log was cut back or rewritten since it was la
 // would show it. It remembers how far each log had come: 10,000 logs. When there is no room, a
 // log that nobody asked for in 400 days is forgotten, else the one that was met last of the site
 // with the most: a stranger with names without number takes his own room, and never that of a log
-// that was there before. A site is the last two labels of the host that gave the log. A Memory's methods may be
-// called at once from several goroutines.
+// that was there before. A site is the last two labels of the host that gave the log.
+//
+// Its methods may be called at once from several goroutines.
 type Memory struct {
 	next Fetcher
 	kept Marks // nil: for as long as the process runs

@@ -157,14 +157,15 @@ func load[C deviceConfig | hubConfig](c *C, dir string, environ []string) error 
 	}}); err != nil {
 		wrong = append(wrong, plainEnvError(err, reflect.TypeFor[C]())...)
 	}
-	if _, ofDevice := any(c).(*deviceConfig); ofDevice {
+	d, ofDevice := any(c).(*deviceConfig)
+	if ofDevice {
 		wrong = append(wrong, emptyKeys(environ)...)
 	}
 	if len(wrong) == 0 {
 		return nil // flags may still put something over it: validate comes after them
 	}
 	wrong = append(wrong, any(c).(interface{ wrong() []string }).wrong()...)
-	if d, ofDevice := any(c).(*deviceConfig); ofDevice && d.Adapters != nil {
+	if ofDevice && d.Adapters != nil {
 		if _, err := catalog.Services(file, d.Adapters); err != nil {
 			wrong = append(wrong, err.Error())
 		}
