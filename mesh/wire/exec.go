@@ -105,9 +105,10 @@ const MaxBoot = 36
 // ExecNonce makes the nonce of a request out of the executor's boot ID and a text that
 // was never used, of 26 bytes at most. An executor takes no nonce of another boot than
 // the present one: what it took before a restart, and remembers no more, cannot come
-// again. Without a boot ID the executor refuses, and names its own.
+// again. Without a boot ID, or with one that no nonce may have, the executor refuses, and
+// names its own.
 func ExecNonce(boot, random string) string {
-	if boot == "" || len(boot) > MaxBoot {
+	if boot == "" || len(boot) > MaxBoot || !isID(boot) {
 		return random
 	}
 	return boot + "." + random
@@ -179,13 +180,12 @@ func (r *ExecRequest) Validate() error {
 	c.primitive(r.Primitive)
 	c.that(r.PayloadBytes >= 0 && r.PayloadBytes <= MaxExecPayload, "a payload of %d bytes, at most %d", r.PayloadBytes, MaxExecPayload)
 	c.hash("payload's hash", r.PayloadHash)
-	c.word("transaction ID", r.TransactionID, maxID)
-	c.word("nonce", r.Nonce, 64)
-	c.size("nonce", len(r.Nonce), 16, 64)
+	c.id("transaction ID", r.TransactionID, 1, maxID) // the receipts of both ends have it, as the next and the token's
+	c.id("nonce", r.Nonce, 16, 64)
 	c.word("request hash", r.RequestHash, maxID)
 	c.did("the seeker's DID", r.Seeker)
 	c.did("the agent's DID", r.Agent)
-	c.line("token's ID", r.TokenID, maxText)
+	c.id("token's ID", r.TokenID, 0, maxText)
 	c.size("token", len(r.Token), 0, maxToken)
 	c.word("request ID", r.RequestID, maxID)
 	c.line("model", r.Model, maxText)
@@ -239,8 +239,6 @@ func (r *ExecRefusal) Validate() error {
 	c.word("code", string(r.Code), 64)
 	c.line("message", r.Message, maxMessage)
 	c.duration("come_back", r.ComeBack)
-	if r.Boot != "" {
-		c.word("boot ID", r.Boot, MaxBoot)
-	}
+	c.id("boot ID", r.Boot, 0, MaxBoot)
 	return c.err
 }

@@ -155,8 +155,15 @@ func TestExecCaps(t *testing.T) {
 		"endless budget":   func(r *wire.ExecRequest) { r.Budget = 1 << 60 },
 		"endless request":  func(r *wire.ExecRequest) { r.Expires = 1 << 60 },
 		"no hop":           func(r *wire.ExecRequest) { r.Hop = 0 },
-		"no DID asks":      func(r *wire.ExecRequest) { r.Seeker = "did:key:z6Mk" },
-		"no DID is asked":  func(r *wire.ExecRequest) { r.Agent = "did:web:" + text(chain.MaxDIDBytes) },
+		// No receipt can be made of these, and the work would have none.
+		"a blank in the transaction": func(r *wire.ExecRequest) { r.TransactionID = "a b" },
+		"another script in it":       func(r *wire.ExecRequest) { r.TransactionID = "é" },
+		"a blank in the nonce":       func(r *wire.ExecRequest) { r.Nonce = "sixteen bytes and more" },
+		"another script there":       func(r *wire.ExecRequest) { r.Nonce = strings.Repeat("é", 10) },
+		"a blank in the token's ID":  func(r *wire.ExecRequest) { r.TokenID = "a b" },
+
+		"no DID asks":     func(r *wire.ExecRequest) { r.Seeker = "did:key:z6Mk" },
+		"no DID is asked": func(r *wire.ExecRequest) { r.Agent = "did:web:" + text(chain.MaxDIDBytes) },
 	} {
 		r := request()
 		if change(r); !errors.Is(r.Validate(), wire.ErrMessage) {
@@ -178,6 +185,7 @@ func TestExecFailVectors(t *testing.T) {
 		"negative_used":       {"trailer": tree{"class": "ok", "used": -1}},
 		"count_over_int64":    {"trailer": tree{"class": "ok", "output": uint64(1) << 63}},
 		"no_code":             {"refusal": tree{"message": "no"}},
+		"blank_in_boot":       {"refusal": tree{"code": "stale_nonce", "boot": "two words"}},
 		"escape_in_message":   {"refusal": tree{"code": "busy", "message": "\x1b[2J"}},
 		"empty_part":          {"data": tree{"part": true}},
 		"part_that_is_whole":  {"data": tree{"bytes": []byte("a"), "part": true, "more": true}},
@@ -209,7 +217,7 @@ func TestExecFailVectors(t *testing.T) {
 // nonce is one that a request may have.
 func TestANonceIsOfABoot(t *testing.T) {
 	const random = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	for boot, of := range map[string]bool{"B": true, "BOOT": true, strings.Repeat("b", wire.MaxBoot): true, strings.Repeat("b", wire.MaxBoot+1): false, "": false} {
+	for boot, of := range map[string]bool{"B": true, "BOOT": true, strings.Repeat("b", wire.MaxBoot): true, strings.Repeat("b", wire.MaxBoot+1): false, "": false, "two words": false, "é": false} {
 		r := request()
 		r.Nonce = wire.ExecNonce(boot, random)
 		if err := r.Validate(); err != nil || r.OfBoot(boot) != of {

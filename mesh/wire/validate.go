@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"unicode"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -41,6 +42,16 @@ func (c *check) line(what, s string, most int) {
 func (c *check) word(what, s string, most int) {
 	c.that(s != "", "%s is missing", what)
 	c.line(what, s, most)
+}
+
+// id takes what a receipt takes for an ID: printable ASCII without blanks.
+func (c *check) id(what, s string, least, most int) {
+	c.size(what, len(s), least, most)
+	c.that(isID(s), "%s: want printable ASCII without blanks", what)
+}
+
+func isID(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
 func (c *check) size(what string, n, least, most int) {
