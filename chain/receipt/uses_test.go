@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/chaintest"
 )
 
 // party signs receipts.
@@ -17,27 +18,14 @@ type party struct {
 	public ed25519.PublicKey
 }
 
-func newParty(t testing.TB, n byte) party {
+func newParty(t testing.TB, n int) party {
 	t.Helper()
-	key, err := chain.NewKey(&seed{n})
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := chaintest.Key(n)
 	public, err := key.PeerID().Public()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return party{key, public}
-}
-
-// seed gives the same bytes for ever.
-type seed struct{ b byte }
-
-func (s *seed) Read(b []byte) (int, error) {
-	for i := range b {
-		b[i] = s.b
-	}
-	return len(b), nil
 }
 
 // receiptOf is p's receipt of its own request by a token.
