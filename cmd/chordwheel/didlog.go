@@ -181,7 +181,7 @@ func (d *didCommand) begin(i identities, own chain.Key, n did.New) error {
 			return err
 		}
 	}
-	left := "serve the log at the address (chordwheel did export DIRECTORY writes it for a web server)"
+	left := "serve the log at the address (chordwheel did export DIRECTORY writes it for a web server), before receipts need it: the ledger takes none of a name that it does not find"
 	_, err = os.Lstat(filepath.Join(i.dir, authority.CertificateFile))
 	if err == nil { // of a hub, which signs no receipts
 		left = "this hub serves the log on its authority listener; for others put a web server with a certificate of that host in front"

@@ -64,8 +64,11 @@ func verdict(answer authority.Answer, now time.Time) spool.Outcome {
 	if code != "" {
 		why += " " + code
 	}
-	if code == "unresolvable_did" {
-		why += ": it does not find the log of this device's DID; chordwheel did show says where that has to be served"
+	switch code {
+	case "unresolvable_did":
+		why += ": it does not find the log of the DID that signed; chordwheel did show says where that has to be served, and in its own did/ the hub looks first"
+	case "unknown_sender":
+		why += ": it takes nothing of the DID that signed; if that is a name which this device went by before, the hub's ledger_senders can list it"
 	}
 	switch answer.Status {
 	case http.StatusConflict:

@@ -59,7 +59,8 @@ func TestVerdicts(t *testing.T) {
 		{429, "soon", "", spool.Again, 0, "answered 429"},
 		{429, "1e300", "", spool.Again, 0, "answered 429"},
 		{503, "NaN", "", spool.Again, 0, "answered 503"},
-		{502, "", `{"error":{"code":"unresolvable_did"}}`, spool.Again, 0, "answered 502 unresolvable_did: it does not find the log of this device's DID; chordwheel did show says where that has to be served"},
+		{403, "", `{"error":{"code":"unknown_sender"}}`, spool.Again, 0, "answered 403 unknown_sender: it takes nothing of the DID that signed; if that is a name which this device went by before, the hub's ledger_senders can list it"},
+		{502, "", `{"error":{"code":"unresolvable_did"}}`, spool.Again, 0, "answered 502 unresolvable_did: it does not find the log of the DID that signed; chordwheel did show says where that has to be served, and in its own did/ the hub looks first"},
 		{500, "", strings.Repeat("x", 1<<20), spool.Again, 0, "answered 500"},
 	} {
 		client := ledgerThat(t, func(w http.ResponseWriter, r *http.Request) {
