@@ -153,7 +153,7 @@ func (c *Client) fetch(ctx context.Context, path string, header http.Header, lim
 		return nil, fmt.Errorf("ask the ledger: %s; see that the hub runs and that its --authority can be reached from here", reason(err))
 	case answer.Status == http.StatusNotFound:
 		return nil, ErrNotFound
-	case answer.Status == http.StatusUnauthorized:
+	case answer.Status == http.StatusUnauthorized && header != nil: // else no token was shown
 		return nil, ErrToken
 	case errors.Is(err, authority.ErrLarge), answer.Status != http.StatusOK:
 		return nil, fmt.Errorf("%w: status %d", ErrAnswer, answer.Status)
