@@ -87,13 +87,7 @@ func (a *app) examine(ctx context.Context) ([]finding, error) {
 		if err := h.get(ctx, "/api/v1/status", &s); err != nil {
 			return nil, err
 		}
-		findings = append(findings, ofCatalogue(s.Catalogue))
-		if s.Ledger != nil && s.Ledger.Fault != "" {
-			findings = append(findings, finding{"ledger", wrong, "it takes no receipts: " + s.Ledger.Fault, "docs/ledger.md says what to do; devices keep theirs meanwhile"})
-		}
-		if s.Ledger != nil && s.Ledger.DoubleUses > 0 {
-			findings = append(findings, finding{"ledger", wrong, count(int(s.Ledger.DoubleUses), "double use") + " of tokens", "chordwheel receipts report --ledger says which, and whose receipts say so"})
-		}
+		findings = append(append(findings, ofCatalogue(s.Catalogue)), ofLedger(s.Ledger)...)
 	}
 	return findings, nil
 }
@@ -128,12 +122,28 @@ func ofReceipts(r *control.Receipts) []finding {
 		return nil
 	case !r.Writable:
 		return []finding{{"receipts", wrong, "they cannot be written: " + r.Fault, "see that the disk of the data directory, or of spool_dir, has room and can be written"}}
-	case r.Waiting > 0 && strings.Contains(r.LastError, "chordwheel "): // it says what to do itself
-		return []finding{{"receipts", note, fmt.Sprintf("%d wait, for the ledger does not take them: %s", r.Waiting, r.LastError), "they are kept, and sent again until it does"}}
 	case r.Waiting > 0 && r.LastError != "":
-		return []finding{{"receipts", note, fmt.Sprintf("%d wait, for the ledger does not take them: %s", r.Waiting, r.LastError), "they are kept and sent again; where its own hub is meant, see that it runs"}}
+		then := "they are kept and sent again; where its own hub is meant, see that it runs"
+		if strings.Contains(r.LastError, "chordwheel ") { // it says what to do itself
+			then = "they are kept, and sent again until it does"
+		}
+		return []finding{{"receipts", note, fmt.Sprintf("%d wait, for the ledger does not take them: %s", r.Waiting, r.LastError), then}}
 	}
 	return []finding{{"receipts", fine, fmt.Sprintf("%d sent, %d waiting", r.Sent, r.Waiting), ""}}
+}
+
+// ofLedger says what is wrong with the hub's ledger, and what it noticed.
+func ofLedger(l *orchestrator.LedgerView) (found []finding) {
+	if l == nil {
+		return nil
+	}
+	if l.Fault != "" {
+		found = append(found, finding{"ledger", wrong, "it takes no receipts: " + l.Fault, "docs/ledger.md says what to do; devices keep theirs meanwhile"})
+	}
+	if l.DoubleUses > 0 {
+		found = append(found, finding{"ledger", wrong, count(int(l.DoubleUses), "double use") + " of tokens", "chordwheel receipts report --ledger says which, and whose receipts say so"})
+	}
+	return found
 }
 
 // askEdge sees whether an application would find the edge. Whether it is let in is
