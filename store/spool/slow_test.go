@@ -57,7 +57,7 @@ func TestALedgerThatIsSlowForHours(t *testing.T) {
 		if st := s.Status(); st.Depth < lines-second-3602 || st.Depth > lines-second-3598 || st.Oldest.Sub(began) < 30*time.Second {
 			t.Errorf("an hour later: %+v", st)
 		}
-		time.Sleep(began.Add((lines + 5) * time.Second).Sub(time.Now()))
+		time.Sleep(time.Until(began.Add((lines + 5) * time.Second)))
 		synctest.Wait()
 		if st := s.Status(); st.Depth != 0 || st.Sent != lines {
 			t.Errorf("in the end: %+v", st)
