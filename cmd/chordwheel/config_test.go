@@ -173,7 +173,11 @@ func TestOneLineNamesEverythingThatIsWrong(t *testing.T) {
 		"a name of two lines": {file: "name: \"a\\nb\"\nlog: loud\n", want: []string{"name must be one line", `log "loud"`}},
 		"more than one value deep": {file: "pipeline: {enabled: 3, hedge_after: soon, max_parallel_subtasks: 99, bogus: 1}\nsharing: {jobs: many}\nadapters:\n  - name: a b\n",
 			want: []string{"pipeline.enabled: line 1, column 21: want true or false", "pipeline.hedge_after: line 1, column 37: want a duration", "max_parallel_subtasks is 99", `"bogus"`, "sharing.jobs: line 2, column 17: want a number", `"a b"`}},
-		"a broken adapters": {file: "adapters: 7\n", want: []string{"adapters"}},
+		"aliases that unfold for ever": {file: "adapters: &a [x,x,x,x,x,x,x,x]\nhosts: &b [*a,*a,*a,*a,*a,*a,*a,*a]\norigins: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n" +
+			"peers: &d [*c,*c,*c,*c,*c,*c,*c,*c]\nlisten: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nname: &f [*e,*e,*e,*e,*e,*e,*e,*e]\nedge: [*f,*f,*f,*f,*f,*f,*f,*f]\n",
+			environ: []string{"GATE_MODE=loud"}, want: []string{"line 2, column 12: an alias, which is not allowed", "GATE_MODE"}},
+		"an alias of itself": {file: "adapters: &a\n  b: *a\n", want: []string{"line 2, column 6: an alias"}},
+		"a broken adapters":  {file: "adapters: 7\n", want: []string{"adapters"}},
 		"two services": {file: "adapters:\n  - name: a b\n    adapter: nope\n  - endpoint: ftp://x\n", environ: []string{"GATE_MODE=loud"},
 			want: []string{`"a b"`, `required field "models"`, "config.yaml:4:", `required field "adapter"`, "GATE_MODE"}},
 		"names of listeners": {file: "hosts: [box.lan, http://x, a b]\n", environ: []string{"CHORDWHEEL_ORIGINS=*,https://a.example/b", "GATE_MODE=loud"},

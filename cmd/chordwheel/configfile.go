@@ -35,6 +35,10 @@ func decodeConfig(b []byte, c any) (wrong []string) {
 	case nil, *ast.NullNode, *ast.CommentGroupNode: // comments alone: the library would empty c, which holds the defaults
 		return nil
 	}
+	if aliases := ast.Filter(ast.AliasType, parsed.Docs[0].Body); len(aliases) > 0 { // a few lines of them are gigabytes
+		at := aliases[0].GetToken().Position
+		return []string{fmt.Sprintf("line %d, column %d: an alias, which is not allowed: write the value again", at.Line, at.Column)}
+	}
 	known := knownKeys(reflect.TypeOf(c).Elem())
 	if unknown := unknownKeys(parsed.Docs[0].Body, known); len(unknown) > 0 {
 		wrong = []string{fmt.Sprintf("unknown %s %s; known: %s", plural(len(unknown), "key"), strings.Join(unknown, ", "), strings.Join(known, ", "))}
