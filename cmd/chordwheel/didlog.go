@@ -108,8 +108,9 @@ func (d *didCommand) create() *cobra.Command {
 for proofs of control. The node goes by it from its next start on, unless --key is
 another's: there, chordwheel did use DID says so. The log has to be served at the
 address that is printed: the hub does so on its authority listener for what is made
-with --hub or copied into its did/, and chordwheel did export writes it for a web server. Other keys sign the log, each committed to one
-entry ahead; keep their file safe, and away from here if you can.`,
+with --hub or copied into its did/, and chordwheel did export writes it for a web
+server. Other keys sign the log, each committed to one entry ahead; keep their file
+safe, and away from here if you can.`,
 		Example: "  chordwheel did create example.com\n  chordwheel did create example.com/devices/laptop --hub --key did:key:z6Mk…\n  chordwheel did create example.com --keys /media/usb/did-keys",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
