@@ -1,6 +1,6 @@
 // Package audit speaks to an audit ledger: it hands receipts over, one at a time,
-// and asks for proofs. It owns what each answer of a ledger means. It must not know
-// what a receipt says, nor how the ledger is reached, and keeps nothing.
+// asks for proofs, and reads all that a ledger has. It owns what each answer of a ledger
+// means. It must not know how the ledger is reached, and keeps nothing.
 //
 // docs/ledger.md has the paths and answers.
 package audit
