@@ -181,7 +181,7 @@ func (r *run) runAtPeer(ctx context.Context, a walk.Attempt, cleared *clearance,
 	}()
 	trailer, err := r.hand(ctx, &a, open, emit)
 	var no *wire.ExecRefusal
-	if errors.As(err, &no) && no.Code == wire.ExecStaleNonce && no.Boot != "" { // it was restarted, and this is no second attempt
+	if errors.As(err, &no) && no.Code == wire.ExecStaleNonce && no.Boot != "" { // nothing ran: this is no second attempt
 		d.peers.Booted(a.Peer, no.Boot)
 		if anew, signed, failed := r.open(&a, cleared, time.Now()); failed == nil {
 			request = signed

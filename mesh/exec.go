@@ -45,7 +45,7 @@ func (d *Device) Exec(ctx context.Context, to chain.PeerID, open wire.ExecOpen, 
 			continue
 		}
 		if errors.Is(err, &wire.ExecRefusal{Code: wire.ExecStaleNonce}) {
-			d.sent.Forget(to) // it was restarted
+			d.sent.Forget(to) // it was restarted as a rule, and knows no envelope any more
 		}
 		if err == nil {
 			d.sent.Took(to, open)

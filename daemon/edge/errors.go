@@ -143,7 +143,8 @@ func failureOfResult(res walk.Result) failure {
 		return failureOf(nil)
 	}
 	r := &Refusal{Code: e.code, Message: e.message, RetryAfter: res.RetryAfter}
-	if res.End == walk.NothingToTry && len(res.Failures) > 0 && !slices.ContainsFunc(res.Failures, func(a chain.Failure) bool { return a.Class != chain.Ceiling }) {
+	notForMoney := func(a chain.Failure) bool { return a.Class != chain.Ceiling }
+	if res.End == walk.NothingToTry && len(res.Failures) > 0 && !slices.ContainsFunc(res.Failures, notForMoney) {
 		r.Message = "what may still be spent is too little for any option: `chordwheel apps list` shows an application's budget, `chordwheel chain explain` ceilings"
 	}
 	if res.End == walk.Escalating {
