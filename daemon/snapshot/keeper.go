@@ -109,6 +109,7 @@ type Keeper struct {
 type flight struct {
 	done chan struct{}
 	err  error
+	next *flight // for those who asked when it had begun; nil: nobody
 }
 
 // New makes a keeper. A seed that cannot be read is an error now, not when it is
@@ -179,8 +180,9 @@ func (k *Keeper) Close() {
 	k.running.Wait()
 }
 
-// Refresh asks the registry now, or joins a refresh under way, which has 15
-// seconds in all and does not end when a caller leaves.
+// Refresh asks the registry now, or after the refresh under way, which may have asked already
+// for what is new. All who call meanwhile share one, which has 15 seconds and does not end when
+// a caller leaves.
 func (k *Keeper) Refresh(ctx context.Context) error {
 	k.mu.Lock()
 	if k.closed {
@@ -188,10 +190,15 @@ func (k *Keeper) Refresh(ctx context.Context) error {
 		return ErrClosed
 	}
 	f := k.flight
-	if f == nil {
-		f = &flight{done: make(chan struct{})}
-		k.flight = f
-		k.running.Go(func() { k.fly(f) })
+	switch {
+	case f == nil:
+		f = newFlight()
+		k.start(f)
+	case f.next == nil:
+		f.next = newFlight()
+		f = f.next
+	default:
+		f = f.next
 	}
 	k.mu.Unlock()
 	select {
@@ -200,6 +207,14 @@ func (k *Keeper) Refresh(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("refresh the snapshot: %w", ctx.Err())
 	}
+}
+
+func newFlight() *flight { return &flight{done: make(chan struct{})} }
+
+// start begins f. The lock is held, and no other is under way.
+func (k *Keeper) start(f *flight) {
+	k.flight = f
+	k.running.Go(func() { k.fly(f) })
 }
 
 func (k *Keeper) fly(f *flight) {
@@ -219,6 +234,14 @@ func (k *Keeper) fly(f *flight) {
 	}
 	k.flight, k.lastErr, f.err = nil, err, err
 	close(f.done)
+	switch {
+	case f.next == nil:
+	case k.closed:
+		f.next.err = ErrClosed
+		close(f.next.done)
+	default:
+		k.start(f.next)
+	}
 }
 
 // take publishes what a walk found. An error says that last-good could not be

@@ -263,12 +263,13 @@ func TestETags(t *testing.T) {
 	})
 }
 
-// Three wait for one refresh; the one who began it leaves.
+// Who asks while a refresh is under way shares the next one: the first has asked the registry
+// already, which may have news since. Whoever leaves, the refresh goes on.
 func TestRefreshesCoalesce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{}
 		k := keeper(t, s, nil)
-		s.play(reply{body: listing("", "a"), delay: 5 * time.Second})
+		s.play(reply{body: listing("", "a"), delay: 5 * time.Second}, reply{body: listing("", "a", "b"), delay: 5 * time.Second}, reply{body: listing("", "c"), always: true})
 		ctx, cancel := context.WithCancel(t.Context())
 		errs := make(chan error, 3)
 		go func() { errs <- k.Refresh(ctx) }()
@@ -281,8 +282,30 @@ func TestRefreshesCoalesce(t *testing.T) {
 		if err := <-errs; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		if err := errors.Join(<-errs, <-errs); err != nil || s.requests() != "|" || names(k) != "a" {
+		time.Sleep(5*time.Second + time.Millisecond)
+		if got := names(k); got != "a" {
+			t.Errorf("after the first: %s", got)
+		}
+		if err := errors.Join(<-errs, <-errs); err != nil || s.requests() != "| |" || names(k) != "a b" {
 			t.Error(err, s.requests(), names(k))
+		}
+		if err := k.Refresh(t.Context()); err != nil || names(k) != "c" {
+			t.Error(err, names(k))
+		}
+		s.play(reply{body: listing("", "d"), delay: time.Hour})
+		for range 3 {
+			go func() { errs <- k.Refresh(t.Context()) }()
+			synctest.Wait()
+		}
+		k.Close()
+		ended := 0
+		for range 3 {
+			if errors.Is(<-errs, ErrClosed) {
+				ended++
+			}
+		}
+		if ended != 2 || names(k) != "c" {
+			t.Errorf("%d were told that it is closed, and %s are known", ended, names(k))
 		}
 	})
 }
