@@ -321,7 +321,11 @@ func (r *reporting) tell(w io.Writer) {
 	if l := r.report.Ledger; l != nil {
 		of = ", all that the ledger has"
 	}
-	if len(r.report.DoubleUses) == 0 {
+	wrong := len(r.report.Unverified) + r.report.MoreWrong
+	switch {
+	case wrong > 0:
+		of += fmt.Sprintf(", %d of them without a signature that holds", wrong)
+	case len(r.report.DoubleUses) == 0:
 		fmt.Fprintf(w, "%s     %s looked at%s: no token was used by two\n", r.paint(green, "ok"), count(r.report.Receipts, "receipt"), of)
 		return
 	}
