@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -72,13 +73,13 @@ func (d *Daemon) allowed(w *edge.Work, options []chain.Option) []chain.Option {
 
 // spends is what an attempt of this request reserves: of the leased blocks, and of
 // the application's budget. What it used is counted either way.
-func (r *run) spends() func(*chain.Option, string) (func(walk.Measurement), bool) {
+func (r *run) spends() func(*chain.Option, string) (func(walk.Measurement), *walk.Short) {
 	d, app, profile := r.daemon, r.work.App, r.chain.Rules().Profile
 	leased := d.spends(r.chain.Slot(), r.work.Body, profile)
-	return func(o *chain.Option, key string) (func(walk.Measurement), bool) {
-		settle, ok := leased(o, key)
-		if !ok {
-			return nil, false
+	return func(o *chain.Option, key string) (func(walk.Measurement), *walk.Short) {
+		settle, short := leased(o, key)
+		if short != nil {
+			return nil, short
 		}
 		id, cost, expected := o.ID, o.Cost, int64(0)
 		if o.Kind == chain.Peer { // it bills itself
@@ -86,11 +87,11 @@ func (r *run) spends() func(*chain.Option, string) (func(walk.Measurement), bool
 		}
 		if app != nil && app.Budget > 0 {
 			expected = bill(&cost, int64(len(r.work.Body)/bytesPerToken)+1, bound(r.work.Body, longAnswer*profile.Output))
-			if !app.Reserve(expected, time.Now()) {
+			if now := time.Now(); !app.Reserve(expected, now) {
 				if settle != nil {
 					settle(walk.Measurement{Class: chain.Absent}) // nothing was sent: what was set aside is free again
 				}
-				return nil, false
+				return nil, shortOf(app, expected, now)
 			}
 		}
 		return func(m walk.Measurement) {
@@ -106,9 +107,26 @@ func (r *run) spends() func(*chain.Option, string) (func(walk.Measurement), bool
 			if m.Input+m.Output+actual > 0 {
 				d.apps.Count(app, string(id), apps.Row{Input: m.Input, Output: m.Output, Money: actual}, now)
 			}
-		}, true
+		}, nil
 	}
 }
+
+// shortOf says that the budget of app has too little left for an attempt that may cost so
+// many micro-dollars, and until when.
+func shortOf(app *apps.App, expected int64, now time.Time) *walk.Short {
+	left, running, anew := app.Left(now)
+	s := &walk.Short{Own: true}
+	if expected <= left+running {
+		s.Why = fmt.Sprintf("the budget of application %s has $%s left, and this may cost $%s; $%s more are set aside for what it has running: try again when that has ended", app.Name, dollars(left), dollars(expected), dollars(running))
+		return s
+	}
+	s.Again = anew.Sub(now)
+	s.Why = fmt.Sprintf("the budget of application %s is used up until %s: $%s of $%s a month are left, and this may cost $%s; `chordwheel apps list` shows it", app.Name, anew.Format(time.RFC3339), dollars(left), dollars(app.Budget), dollars(expected))
+	return s
+}
+
+// dollars writes micro-dollars as dollars.
+func dollars(micro int64) string { return strconv.FormatFloat(float64(micro)/1e6, 'f', -1, 64) }
 
 // countApp counts a request for the application that sent it.
 func (d *Daemon) countApp(app *apps.App, r *walk.Result) {

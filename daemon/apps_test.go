@@ -61,6 +61,35 @@ func TestAnApplicationUsesItsModelsOnly(t *testing.T) {
 	})
 }
 
+// What only an application's own budget forbids is said as that, until when it does; the hub
+// hears nothing of it, and the trace knows it too.
+func TestAnApplicationsBudgetIsUsedUp(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := joined(t, "paid/m in=1000 out=1000 | peer kind=peer")
+			b.hub.take()
+			app := b.known(apps.Rule{Name: "notes", Budget: 1_000})
+			_, result, err := b.ask(edge.Work{App: app, Async: async})
+			if err != nil || result.End != walk.OverBudget || result.RetryAfter != time.Hour {
+				t.Fatalf("%+v %v", result, err)
+			}
+			now := time.Now().UTC()
+			anew := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC).Format(time.RFC3339)
+			if want := "the budget of application notes is used up until " + anew + ": $0.001 of $0.001 a month are left, and this may cost $1.2"; !strings.HasPrefix(result.Why, want) {
+				t.Errorf("%q\nwant %q", result.Why, want)
+			}
+			synctest.Wait()
+			if _, protests, _ := b.hub.take(); len(protests) > 0 || b.Status().Requests.Protests != 0 {
+				t.Errorf("an extension cannot help, and the hub was asked: %+v", protests)
+			}
+			trace := b.Traces("")
+			if len(trace) != 1 || trace[0].End != "over_budget" || trace[0].Why != result.Why || len(trace[0].PassedOver) == 0 || trace[0].PassedOver[0].Class != chain.Ceiling {
+				t.Errorf("%+v", trace)
+			}
+		})
+	}
+}
+
 // An application's work is done for its scope.
 func TestAnApplicationHasItsScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -284,8 +284,8 @@ func (p *piped) result(ctx context.Context, words *spoken, told pipeline.Result,
 	case errors.Is(err, pipeline.ErrNoModels):
 		p.mu.Lock()
 		r.End, r.Failures, r.RetryAfter = walk.NothingToTry, p.last.Failures, p.last.RetryAfter
-		if p.last.End == walk.Escalating {
-			r.End = walk.Escalating
+		if p.last.End == walk.Escalating || p.last.End == walk.OverBudget {
+			r.End, r.Why = p.last.End, p.last.Why
 		}
 		refused, no := p.last.End == walk.Refused, p.no
 		p.mu.Unlock()
@@ -326,7 +326,7 @@ func (p *piped) close(ctx context.Context, told pipeline.Result, result *walk.Re
 	switch status := statusOf(ctx, result, err); {
 	case status == receipt.ClientAborted:
 		state, reason = jobs.Cancelled, string(status)
-	case err == nil && (result.End == walk.NothingToTry || result.End == walk.Escalating):
+	case err == nil && (result.End == walk.NothingToTry || result.End == walk.OverBudget || result.End == walk.Escalating):
 		state, reason = jobs.Failed, string(edge.NoModels)
 	case status != receipt.OK:
 		state, reason = jobs.Failed, string(status)

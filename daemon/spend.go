@@ -78,11 +78,11 @@ type spending struct {
 
 // spends gives the hook that reserves for work with this payload. Any walk of this
 // device uses it, also for foreign work: the option that bills is this device's.
-func (d *Daemon) spends(slot chain.Slot, payload []byte, profile chain.Profile) func(*chain.Option, string) (func(walk.Measurement), bool) {
+func (d *Daemon) spends(slot chain.Slot, payload []byte, profile chain.Profile) func(*chain.Option, string) (func(walk.Measurement), *walk.Short) {
 	s := &spending{daemon: d, slot: slot}
-	return func(o *chain.Option, key string) (func(walk.Measurement), bool) {
+	return func(o *chain.Option, key string) (func(walk.Measurement), *walk.Short) {
 		if len(o.Accounts) == 0 {
-			return nil, true
+			return nil, nil
 		}
 		if s.input == 0 {
 			s.input, s.output = int64(len(payload)/bytesPerToken)+1, bound(payload, longAnswer*profile.Output)
@@ -119,7 +119,7 @@ func bill(c *chain.Cost, input, output int64) int64 {
 	return int64(math.Ceil(min(micro, 1<<52))) + int64(c.PerCall)
 }
 
-func (s *spending) reserve(o *chain.Option, key string) (func(walk.Measurement), bool) {
+func (s *spending) reserve(o *chain.Option, key string) (func(walk.Measurement), *walk.Short) {
 	var charges []purse.Charge
 	var calls []bool
 	for _, a := range o.Accounts {
@@ -133,13 +133,13 @@ func (s *spending) reserve(o *chain.Option, key string) (func(walk.Measurement),
 		charges, calls = append(charges, purse.Charge{Account: a.Name, Amount: amount}), append(calls, a.Calls)
 	}
 	if len(charges) == 0 {
-		return nil, true
+		return nil, nil
 	}
 	d := s.daemon
 	r, ok := d.purse.Reserve(s.slot, charges, time.Now())
 	if !ok {
 		d.wantBlocks(s.slot, charges)
-		return nil, false
+		return nil, new(walk.Short)
 	}
 	cost := o.Cost
 	return func(m walk.Measurement) {
@@ -155,7 +155,7 @@ func (s *spending) reserve(o *chain.Option, key string) (func(walk.Measurement),
 		}
 		r.Settle(actual)
 		d.lookAtBlocks(s.slot, charges)
-	}, true
+	}, nil
 }
 
 // reached reports whether an attempt that ended in c got to whoever counts calls.

@@ -61,6 +61,12 @@ func (t *trace) close(d *Daemon, x control.Trace, slot chain.Slot, began time.Ti
 	defer t.mu.Unlock()
 	x.Began, x.Took, x.Scope, x.Primitive = began.UTC(), inMillis(time.Since(began)), slot.Scope, slot.Primitive
 	x.End, x.Option, x.Attempts = string(r.End), r.Option, t.attempts
+	x.Why = r.Why
+	for _, f := range r.Failures {
+		if !f.Class.Ran() && len(x.PassedOver) < maxTraced {
+			x.PassedOver = append(x.PassedOver, f)
+		}
+	}
 	d.traces.keep(x)
 }
 

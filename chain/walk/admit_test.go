@@ -55,7 +55,12 @@ func TestAnOptionWithoutAPlaceIsPassedOver(t *testing.T) {
 	})
 	t.Run("places are given back however an attempt ends", func(t *testing.T) {
 		p := Plan{Options: options("a", "b", "c", "d"), Hooks: Hooks{Admit: admitting(nil, time.Time{}, &in)}}
-		p.Hooks.Reserve = func(o *chain.Option, _ string) (func(Measurement), bool) { return nil, o.ID != "d" }
+		p.Hooks.Reserve = func(o *chain.Option, _ string) (func(Measurement), *Short) {
+			if o.ID == "d" {
+				return nil, new(Short)
+			}
+			return nil, nil
+		}
 		drive(p, standing(), script{"a": fails(chain.Unreachable), "b": {hang: true}, "c": fails(chain.Credentials)}, &now, nil)
 		if in != 0 {
 			t.Errorf("%d places are still taken", in)

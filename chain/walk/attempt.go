@@ -54,15 +54,12 @@ func (m *Machine) start(o *chain.Option, key string, peer chain.PeerID, lent int
 	}
 	var settle func(Measurement)
 	if m.plan.Hooks.Reserve != nil {
-		var ok bool
-		if settle, ok = m.plan.Hooks.Reserve(o, key); !ok {
+		var short *Short
+		if settle, short = m.plan.Hooks.Reserve(o, key); short != nil {
 			if leave != nil {
 				leave()
 			}
-			if m.cur.class == "" {
-				m.cur.class = chain.Ceiling
-			}
-			return m.pass(m.cur.class)
+			return m.unpaid(short)
 		}
 	}
 	limits := m.plan.limits(o)

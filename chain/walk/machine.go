@@ -47,6 +47,9 @@ type Machine struct {
 	lacking bool // an upstream said that a feature is missing
 	useless []string
 
+	unpayable []chain.OptionID // that the caller's own budget forbids
+	short     Short            // of that budget, as it was said last
+
 	tally  tally
 	result Result
 }
@@ -131,7 +134,7 @@ func (m *Machine) Next(now time.Time) Step {
 	if a := m.pick(now); a != nil {
 		return Step{Attempt: a}
 	}
-	if failed := m.failures(); len(failed) > 0 && m.mayProtest(now) {
+	if failed := m.escalating(m.failures()); len(failed) > 0 && m.mayProtest(now) {
 		m.protests++
 		m.extended = false
 		if m.plan.Hooks.Escalate == nil {
@@ -139,7 +142,7 @@ func (m *Machine) Next(now time.Time) Step {
 		}
 		m.plan.Hooks.Escalate(failed)
 		m.decide(now)
-		m.result.Failures = failed
+		m.result.Failures = m.failures()
 		m.result.RetryAfter = time.Second
 		m.finish(Escalating)
 		return Step{}

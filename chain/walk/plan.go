@@ -48,9 +48,9 @@ type Hooks struct {
 	// Bind picks the best live peer for a slot for which except is false. If
 	// nil, there is none.
 	Bind func(o *chain.Option, except func(chain.PeerID) bool) (chain.PeerID, bool)
-	// Reserve sets aside what one attempt with this key may cost, false if a
-	// ceiling forbids it. settle may be nil and is called once when the attempt is over.
-	Reserve func(o *chain.Option, key string) (settle func(Measurement), ok bool)
+	// Reserve sets aside what one attempt with this key may cost, or says what it is short
+	// of. settle may be nil and is called once when the attempt is over.
+	Reserve func(o *chain.Option, key string) (settle func(Measurement), short *Short)
 	// Admit lets one attempt of an option that this device runs itself begin, or says
 	// why it may not now: [chain.Busy], all places of the option are taken, or
 	// [chain.RateLimited], this device's calls of the primitive are used up until free.
@@ -70,6 +70,14 @@ type Hooks struct {
 	// Notice takes a key that was refused, or is missing, each time that it
 	// goes to rest: a protest to be queued.
 	Notice func(f chain.Failure, key string)
+}
+
+// Short says why the cost of an attempt could not be set aside. The zero Short is a ceiling
+// of the option.
+type Short struct {
+	Own   bool          // a budget of the caller's own forbids it: other options would cost it as well
+	Why   string        // with Own: one line for the caller, whose budget and until when
+	Again time.Duration // with Own: until there may be more; 0 unknown
 }
 
 // DefaultLimits are the limits of an option where neither the chain nor the

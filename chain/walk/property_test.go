@@ -111,9 +111,9 @@ func (w *world) request(t *testing.T, s *Standing, next *int) *seen {
 		Bind:    binder(w.peers...),
 		Hub:     func() bool { return w.hubUp },
 		Measure: func(Measurement) { x.measured++ },
-		Reserve: func(*chain.Option, string) (func(Measurement), bool) {
+		Reserve: func(*chain.Option, string) (func(Measurement), *Short) {
 			x.reserved++
-			return func(Measurement) { x.settled++ }, true
+			return func(Measurement) { x.settled++ }, nil
 		},
 		Current: func(id chain.OptionID) *chain.Option {
 			for i := range p.Options {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -403,8 +404,11 @@ func TestPassedOver(t *testing.T) {
 		return nil
 	}
 	var settled []Measurement
-	p.Hooks.Reserve = func(o *chain.Option, _ string) (func(Measurement), bool) {
-		return func(m Measurement) { settled = append(settled, m) }, o.ID != "costly"
+	p.Hooks.Reserve = func(o *chain.Option, _ string) (func(Measurement), *Short) {
+		if o.ID == "costly" {
+			return nil, new(Short)
+		}
+		return func(m Measurement) { settled = append(settled, m) }, nil
 	}
 	now := epoch
 	l := drive(p, standing(), script{"alpha": answer("a")}, &now, nil)
@@ -613,6 +617,91 @@ func TestEnds(t *testing.T) {
 				t.Errorf("%s, retry after %v (%s), want %s, %v", l.result.End, l.result.RetryAfter, l.classes(), c.end, c.retry)
 			}
 		})
+	}
+}
+
+// What only the caller's own budget forbids is said as that, and is no reason to protest. What
+// else failed is.
+func TestTheCallersOwnBudget(t *testing.T) {
+	short := func(ids ...chain.OptionID) func(*chain.Option, string) (func(Measurement), *Short) {
+		return func(o *chain.Option, _ string) (func(Measurement), *Short) {
+			if slices.Contains(ids, o.ID) {
+				return nil, &Short{Own: true, Why: "until Monday", Again: 48 * time.Hour}
+			}
+			if o.ID == "ceiling" {
+				return nil, new(Short)
+			}
+			return nil, nil
+		}
+	}
+	keyed := func(o []chain.Option) []chain.Option {
+		o[0].Keys = []string{"absent"}
+		return o
+	}
+	for _, c := range []struct {
+		name     string
+		options  []chain.Option
+		turns    script
+		end      End
+		failures string
+		protest  string // what it names; "" for none
+	}{
+		{"all of it", options("paid", "dear"), nil, OverBudget, "paid:ceiling dear:ceiling", ""},
+		{"beside a slot without a peer", options("slot", "paid"), nil, OverBudget, "slot:no_peer paid:ceiling", ""},
+		{"beside a ceiling", options("ceiling", "paid"), nil, OverBudget, "ceiling:ceiling paid:ceiling", ""},
+		{"beside a key that is missing", append(keyed(options("keyed")), options("paid")...), nil, OverBudget, "keyed:key_missing paid:ceiling", ""},
+		{"beside one that fails", options("paid", "free"), script{"free": fails(chain.Status)}, AllFailed, "paid:ceiling free:status", "free:status"},
+		{"beside one that answers", options("paid", "free"), script{"free": answer("f")}, Answered, "paid:ceiling", ""},
+		{"a ceiling alone", options("ceiling"), nil, NothingToTry, "ceiling:ceiling", "ceiling:ceiling"},
+	} {
+		for _, async := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, async %v", c.name, async), func(t *testing.T) {
+				var named []string
+				protest := func(failed []chain.Failure) {
+					for _, f := range failed {
+						named = append(named, string(f.Option)+":"+string(f.Class))
+					}
+				}
+				p := Plan{Options: c.options, Hooks: Hooks{Reserve: short("paid", "dear"), Key: func(string) (uint64, bool) { return 0, false }}}
+				end := c.end
+				if async {
+					p.Hooks.Escalate = protest
+					if c.protest != "" {
+						end = Escalating
+					}
+				} else {
+					p.Hooks.Protest = func(_ context.Context, failed []chain.Failure, _ time.Duration) ([]chain.Option, error) {
+						protest(failed)
+						return nil, nil
+					}
+				}
+				now := epoch
+				m := New(p, standing(), now)
+				for step := m.Next(now); step.Attempt != nil || step.Protest; step = m.Next(now) {
+					if step.Protest {
+						protest(step.Failed)
+						m.Protested(nil, true, now)
+						continue
+					}
+					turn := c.turns[string(step.Attempt.Option.ID)]
+					for _, chunk := range turn.chunks {
+						m.Feed(chunk, now)
+					}
+					m.End(turn.end, now)
+				}
+				r := m.Result()
+				var failures []string
+				for _, f := range r.Failures {
+					failures = append(failures, string(f.Option)+":"+string(f.Class))
+				}
+				if r.End != end || strings.Join(failures, " ") != c.failures || strings.Join(named, " ") != c.protest {
+					t.Errorf("%s, %v, protested %v; want %s, %s, %q", r.End, failures, named, end, c.failures, c.protest)
+				}
+				if over := r.End == OverBudget; over != (r.Why == "until Monday") || over != (r.RetryAfter == time.Hour) {
+					t.Errorf("%q, again in %v: want it said, and no longer than the rules let a caller wait", r.Why, r.RetryAfter)
+				}
+			})
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"slices"
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
@@ -50,6 +51,39 @@ func (t *tally) free(at time.Time) {
 	}
 }
 
+// unpaid passes over the open option, whose cost could not be set aside.
+func (m *Machine) unpaid(short *Short) *Attempt {
+	if m.cur.class == "" {
+		m.cur.class = chain.Ceiling
+		if short.Own {
+			m.cur.why = "the caller's own budget"
+			m.short, m.unpayable = *short, append(m.unpayable, m.listed(m.cur.index).ID)
+		}
+	}
+	return m.pass(m.cur.class)
+}
+
+// escalating gives those of failed that a protest is about. What only the caller's own budget
+// forbids could have been tried, and an extension would cost that budget too: where nothing
+// else failed, here or before, there is none.
+func (m *Machine) escalating(failed []chain.Failure) []chain.Failure {
+	if len(m.unpayable) == 0 {
+		return failed
+	}
+	var about []chain.Failure
+	some := false
+	for _, f := range failed {
+		if !slices.Contains(m.unpayable, f.Option) {
+			about = append(about, f)
+			some = some || f.Class.Ran() || f.Class == chain.Cooling
+		}
+	}
+	if !some {
+		return nil
+	}
+	return about
+}
+
 // exhausted ends a walk that has nothing more to try.
 func (m *Machine) exhausted(now time.Time) {
 	m.closeOption()
@@ -65,6 +99,9 @@ func (m *Machine) exhausted(now time.Time) {
 	switch {
 	case !now.Before(m.deadline), t.ran > 0 && t.ran == t.timeouts:
 		end = AllTimedOut
+	case t.ran == 0 && len(m.unpayable) > 0 && t.cooling == 0:
+		end = OverBudget
+		m.result.Why, m.result.RetryAfter = m.short.Why, min(m.short.Again, m.rules.CoolDown.RetryAfter.Duration())
 	case t.onKeys > 0 && t.cooling == 0 && t.failed == 0:
 		end = AllCredentials
 	case t.cooling > 0 && t.failed == 0 && t.ran == t.limited:

@@ -92,6 +92,7 @@ const (
 	AllTimedOut    End = "all_timed_out"   // every attempt ended in a timeout, or the budget did
 	AllCredentials End = "all_credentials" // every option failed on its keys
 	AllCooling     End = "all_cooling"     // every option cools down: it did before, or its upstream asked for it now
+	OverBudget     End = "over_budget"     // no option was tried, and one would have been but for the caller's own budget of money
 	NothingToTry   End = "nothing_to_try"  // no option could be tried at all
 	AllFailed      End = "all_failed"      // any other mixture
 	Escalating     End = "escalating"      // an asynchronous protest is under way: come back
@@ -103,7 +104,8 @@ type Result struct {
 	Option     chain.OptionID  // that answered, broke or refused; else the last tried
 	Attempts   int             // upstream calls spent
 	Failures   []chain.Failure // options that failed or were passed over, in order
-	RetryAfter time.Duration   // for AllCooling: until the first option is free; for Escalating: when to come back
+	RetryAfter time.Duration   // for AllCooling: until the first option is free; for OverBudget: until there may be more, as far as the rules let a caller wait; for Escalating: when to come back
+	Why        string          // for OverBudget: whose budget, and until when
 	Answer     *Answer         // for Refused; nil if the runner brought none
 	Delivered  bool            // something reached the caller
 	Extended   bool            // an extension was walked

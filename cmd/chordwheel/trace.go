@@ -63,8 +63,18 @@ func (a *app) writeTraces(w io.Writer, traces []control.Trace, whole bool) {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintf(w, "%s  %s %s, for %s: %s after %s\n\n", t.RequestID, t.Scope, t.Primitive, whose(t), a.ended(t.End), millis(t.Took))
-		if len(t.Attempts) == 0 {
+		switch {
+		case t.Why != "":
+			fmt.Fprintf(w, "  nothing was tried: %s\n", t.Why)
+		case len(t.Attempts) == 0:
 			fmt.Fprintln(w, "  nothing was tried; what can be: chordwheel models")
+		}
+		for _, f := range t.PassedOver {
+			why := ""
+			if f.Why != "" {
+				why = " (" + f.Why + ")"
+			}
+			fmt.Fprintf(w, "  passed over: %s, %s%s\n", f.Option, f.Class, why)
 		}
 		var lines [][]string
 		for k, x := range t.Attempts {

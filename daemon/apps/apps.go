@@ -237,6 +237,19 @@ func (a *App) Settle(reserved, actual int64, now time.Time) {
 	a.spent += max(0, actual)
 }
 
+// Left gives what is left of this month's budget, in micro-dollars and at least 0, what of it
+// is set aside beside that, and when the next month's begins (UTC). Without a budget it is 0 of both.
+func (a *App) Left(now time.Time) (left, reserved int64, anew time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turn(now)
+	month, err := time.Parse("2006-01", a.month)
+	if err != nil { // none yet, and a.turn has just set it: cannot be
+		month = now.UTC()
+	}
+	return max(0, a.Budget-a.spent-a.reserved), a.reserved, time.Date(month.Year(), month.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+}
+
 // turn begins a new month. A clock that goes back does not bring the old one again.
 func (a *App) turn(now time.Time) {
 	if month := now.UTC().Format("2006-01"); month > a.month {

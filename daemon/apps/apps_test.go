@@ -229,3 +229,31 @@ func FuzzRestore(f *testing.F) {
 		}
 	})
 }
+
+func TestWhatIsLeftOfABudget(t *testing.T) {
+	b := New()
+	key, err := b.Add(Rule{Name: "notes", Budget: 100}, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := b.Find(digest(key))
+	december := time.Date(2026, 12, 5, 1, 0, 0, 0, time.FixedZone("", 3600))
+	for _, c := range []struct {
+		name           string
+		do             func()
+		now            time.Time
+		left, reserved int64
+		anew           string
+	}{
+		{"a new month", func() {}, december, 100, 0, "2027-01-01T00:00:00Z"},
+		{"set aside", func() { a.Reserve(60, december) }, december, 40, 60, "2027-01-01T00:00:00Z"},
+		{"spent, and more than was thought", func() { a.Settle(60, 130, december) }, december, 0, 0, "2027-01-01T00:00:00Z"},
+		{"a clock that goes back", func() {}, december.AddDate(0, -2, 0), 0, 0, "2027-01-01T00:00:00Z"},
+		{"the month after", func() {}, december.AddDate(0, 1, 0), 100, 0, "2027-02-01T00:00:00Z"},
+	} {
+		c.do()
+		if left, reserved, anew := a.Left(c.now); left != c.left || reserved != c.reserved || anew.Format(time.RFC3339) != c.anew {
+			t.Errorf("%s: %d left, %d set aside, until %s", c.name, left, reserved, anew.Format(time.RFC3339))
+		}
+	}
+}

@@ -19,9 +19,11 @@ type Trace struct {
 	Primitive   chain.Primitive `json:"primitive"`
 	For         chain.PeerID    `json:"for,omitempty"` // whose work it was; absent: this device's own
 	ForName     string          `json:"for_name,omitempty"`
-	End         string          `json:"end"`              // docs/walk.md lists them
-	Option      chain.OptionID  `json:"option,omitempty"` // that answered, or was tried last
-	Attempts    []TraceAttempt  `json:"attempts"`         // in the order they ended
+	End         string          `json:"end"`                   // docs/walk.md lists them
+	Option      chain.OptionID  `json:"option,omitempty"`      // that answered, or was tried last
+	Why         string          `json:"why,omitempty"`         // of an end over_budget: whose budget, and until when
+	Attempts    []TraceAttempt  `json:"attempts"`              // in the order they ended
+	PassedOver  []chain.Failure `json:"passed_over,omitempty"` // without an attempt, and why
 }
 
 // TraceAttempt is one attempt of a trace.

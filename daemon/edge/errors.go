@@ -128,6 +128,7 @@ var ends = map[walk.End]struct {
 	walk.AllTimedOut:    {UpstreamTimeout, "no option answered in time"},
 	walk.AllCredentials: {UpstreamCredentials, "no key of this device works for what was left to try: `chordwheel keys list` shows those that it has"},
 	walk.AllCooling:     {RateLimited, "every option is cooling down after a failure or a rate limit"},
+	walk.OverBudget:     {NoModels, "the application's budget is used up"},
 	walk.NothingToTry:   {NoModels, "no option could be tried: see `chordwheel chain show`"},
 	walk.AllFailed:      {UpstreamError, "every option failed"},
 	walk.Escalating:     {NoModels, "every option failed and an extension was asked for: try again"},
@@ -145,7 +146,10 @@ func failureOfResult(res walk.Result) failure {
 	r := &Refusal{Code: e.code, Message: e.message, RetryAfter: res.RetryAfter}
 	notForMoney := func(a chain.Failure) bool { return a.Class != chain.Ceiling }
 	if res.End == walk.NothingToTry && len(res.Failures) > 0 && !slices.ContainsFunc(res.Failures, notForMoney) {
-		r.Message = "what may still be spent is too little for any option: `chordwheel apps list` shows an application's budget, `chordwheel chain explain` ceilings"
+		r.Message = "what may still be spent is too little for any option: `chordwheel chain explain` shows the ceilings"
+	}
+	if res.Why != "" {
+		r.Message = res.Why
 	}
 	if res.End == walk.Escalating {
 		r.RetryAfter = max(time.Second, res.RetryAfter)

@@ -90,6 +90,7 @@ func TestEndTable(t *testing.T) {
 		{"all cooling, nobody knows for how long", walk.Result{End: walk.AllCooling}},
 		{"nothing to try", walk.Result{End: walk.NothingToTry, Failures: []chain.Failure{{Option: "peer", Class: chain.NoPeer}}}},
 		{"nothing to try for want of money", walk.Result{End: walk.NothingToTry, Failures: []chain.Failure{{Option: "alpha/small", Class: chain.Ceiling}}}},
+		{"over the application's budget", walk.Result{End: walk.OverBudget, Why: "the budget of application notes is used up until 2026-12-01T00:00:00Z", RetryAfter: time.Hour, Failures: []chain.Failure{{Option: "alpha/small", Class: chain.Ceiling, Why: "the caller's own budget"}}}},
 		{"all failed", walk.Result{End: walk.AllFailed, Option: "beta/small", Attempts: 2, Failures: failures}},
 		{"escalating", walk.Result{End: walk.Escalating, Option: "beta/small", Attempts: 2, Failures: failures}},
 		{"broken before anything went out", walk.Result{End: walk.Broken, Option: "alpha/small", Attempts: 1}},

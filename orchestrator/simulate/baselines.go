@@ -192,7 +192,7 @@ func (b *baseline) ends(r *request, seconds, cost float64, ok bool) {
 }
 
 // reserve takes from the ceilings.
-func (b *baseline) reserve(o *chain.Option, _ string) (func(walk.Measurement), bool) {
+func (b *baseline) reserve(o *chain.Option, _ string) (func(walk.Measurement), *walk.Short) {
 	i, now := b.s.places[o.ID], b.s.time()
 	amount := func(l *allowed) int64 {
 		if l.Calls {
@@ -210,7 +210,7 @@ func (b *baseline) reserve(o *chain.Option, _ string) (func(walk.Measurement), b
 			l.period, l.left = from, l.Limit
 		}
 		if l.left < amount(l) {
-			return nil, false
+			return nil, new(walk.Short)
 		}
 		of = append(of, l)
 	}
@@ -225,7 +225,7 @@ func (b *baseline) reserve(o *chain.Option, _ string) (func(walk.Measurement), b
 				b.s.tally.spend(l.ceiling, amount(l), now)
 			}
 		}
-	}, true
+	}, nil
 }
 
 func (b *baseline) ended(*device, *request)                         {}

@@ -34,9 +34,9 @@ func (m *member) amount(i int, calls bool) int64 {
 
 // reserve sets aside what an attempt may cost, as daemon does: all that has a ceiling
 // is paid for from blocks.
-func (m *member) reserve(o *chain.Option, _ string) (func(walk.Measurement), bool) {
+func (m *member) reserve(o *chain.Option, _ string) (func(walk.Measurement), *walk.Short) {
 	if len(o.Accounts) == 0 {
-		return nil, true
+		return nil, nil
 	}
 	s := m.s()
 	i := s.places[o.ID]
@@ -47,7 +47,7 @@ func (m *member) reserve(o *chain.Option, _ string) (func(walk.Measurement), boo
 	r, ok := m.purse.Reserve(slot, charges, s.time())
 	if !ok {
 		m.wantBlocks()
-		return nil, false
+		return nil, new(walk.Short)
 	}
 	return func(x walk.Measurement) {
 		spent := make([]int64, len(charges))
@@ -65,7 +65,7 @@ func (m *member) reserve(o *chain.Option, _ string) (func(walk.Measurement), boo
 				m.wantBlocks()
 			}
 		}
-	}, true
+	}, nil
 }
 
 func (m *member) wantBlocks() {
