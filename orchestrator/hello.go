@@ -72,7 +72,8 @@ func (h *Hub) hello(from chain.PeerID, q *wire.Hello) (wire.Welcome, error) {
 	}
 	changed := h.describe(d, q.Capabilities, q.Locals) || h.fleet.Device(from) == nil
 	h.locate(d)
-	d.Version, d.Metered, d.Addresses, d.DID, d.Seen = q.Version, q.Metered, q.Addresses, q.DID, chain.InstantOf(now)
+	d.Version, d.Metered, d.Addresses, d.Seen = q.Version, q.Metered, q.Addresses, chain.InstantOf(now)
+	d.GoBy(q.DID)
 	if err := h.keepDevice(d); err != nil {
 		return wire.Welcome{}, err
 	}

@@ -218,7 +218,7 @@ func (h *Hub) revoke(have *fleet.Device, why string) error {
 	}
 	h.revoked, h.revokedBytes = &list, signed
 	d := *have
-	d.Revoked = chain.InstantOf(now)
+	d.Revoked, d.Earlier = chain.InstantOf(now), nil
 	if err := h.keepDevice(&d); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"crypto/ed25519"
 	"slices"
 	"time"
 
@@ -73,6 +74,17 @@ func (r *Register) Knows(ctx context.Context, did string) (bool, error) {
 		declared := slices.ContainsFunc(r.hub.catalogue.Agents, func(a catalog.Agent) bool { return a.DID == did })
 		return declared || r.hub.deviceOf(did) != nil, nil
 	})
+}
+
+// Knew reports whether a DID is one that a member went by before and does not any more, and by
+// the member's own key, which signed is asked about, signed what comes under it. It is for words
+// that were on their way when the name changed: no token is given for such a DID.
+func (r *Register) Knew(ctx context.Context, did string, signed func(ed25519.PublicKey) bool) (bool, error) {
+	former, err := registerAsk(ctx, r.hub, func() ([]chain.PeerID, error) { return r.hub.fleet.Formerly(did), nil })
+	return slices.ContainsFunc(former, func(p chain.PeerID) bool {
+		key, err := p.Public()
+		return err == nil && signed(key)
+	}), err
 }
 
 func registerAsk[T any](ctx context.Context, h *Hub, f func() (T, error)) (T, error) {

@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"slices"
 	"strings"
@@ -211,6 +212,68 @@ func TestWhoMayHaveTokens(t *testing.T) {
 		}
 		if err := permit(did(a), betaDID, "llm.chat"); !errors.Is(err, trust.ErrNoAgent) {
 			t.Errorf("a deregistered agent: %v", err)
+		}
+	})
+}
+
+// What a device signed as a name before it went by another is taken down, over a restart of the
+// hub too, if its own key signed it. No token is given for such a name, and it ends with the
+// membership.
+func TestANameOfBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const name = "did:webvh:QmOwn:a.example"
+		d := newDisk()
+		r := start(t, d, parsed(t, declared))
+		a, b := r.joined("a", chain.Submit, "key:alpha"), r.joined("b", chain.Submit)
+		visit := func(d *device, did string) {
+			t.Helper()
+			q := d.hello()
+			q.DID = did
+			if _, err := d.welcome(q); err != nil {
+				t.Fatal(err)
+			}
+		}
+		is := func(when string, now, before bool) {
+			t.Helper()
+			known, err := r.Register().Knows(t.Context(), name)
+			if err != nil || known != now {
+				t.Errorf("%s: it is known: %v, %v; want %v", when, known, err, now)
+			}
+			for who, want := range map[*device]bool{a: before, b: false} {
+				own, err := who.key.PeerID().Public()
+				if err != nil {
+					t.Fatal(err)
+				}
+				knew, err := r.Register().Knew(t.Context(), name, func(key ed25519.PublicKey) bool { return key.Equal(own) })
+				if err != nil || knew != want {
+					t.Errorf("%s: it was known, signed by %s: %v, %v; want %v", when, who.name, knew, err, want)
+				}
+			}
+		}
+		is("before", false, false)
+		visit(a, name)
+		is("while it has it", true, false)
+		visit(a, "")
+		is("when it has its key alone", false, true)
+		if err := r.Register().Permit(t.Context(), name, alphaDID, "llm.chat"); !errors.Is(err, trust.ErrSeeker) {
+			t.Errorf("a token for a name of before: %v", err)
+		}
+		visit(b, name)
+		is("when another says that it has it", true, true)
+		visit(b, "")
+		r.stop()
+		r = start(t, d, parsed(t, declared))
+		a.rig, b.rig = r, r
+		if _, err := r.Revoke(t.Context(), "b"); err != nil {
+			t.Fatal(err)
+		}
+		is("after a restart", false, true)
+		if _, err := r.Revoke(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		is("after the revocation", false, false)
+		if d.holds(name) {
+			t.Error("the name is kept of who was revoked")
 		}
 	})
 }

@@ -82,6 +82,56 @@ func TestReceiptsAreSignedAsAName(t *testing.T) {
 	until(t, "the receipt under a name that ended is set aside", func() bool { return fares(t, device).Rejected == 1 })
 }
 
+// Receipts that were signed as a name which nobody served, and which the device gave up
+// since, hold up all that follow until the log is found, and no longer.
+func TestReceiptsOfANameThatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	hub, device := filepath.Join(dir, "hub"), filepath.Join(dir, "a")
+	p := start(t, "up", "--dir", dir)
+	p.stop()
+	var made shown
+	if err := json.Unmarshal([]byte(good(t, "did", "create", "hub.example/a", "--dir", device, "--json")), &made); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(made.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What cannot be read in the hub's own directory is not asked for in the network.
+	served := filepath.Join(hub, "did", "hub.example", "a", did.LogFile)
+	if err := os.MkdirAll(served, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p = start(t, "up", "--dir", dir)
+	if status, text, _ := ask(t, p.ready.Devices[0]); status != 200 {
+		t.Fatal(status, text)
+	}
+	until(t, "the hub says that it does not find the name", func() bool {
+		return strings.Contains(fares(t, device).LastError, "502 unresolvable_did")
+	})
+	p.stop()
+	good(t, "did", "use", made.Key, "--dir", device)
+	p = start(t, "up", "--dir", dir)
+	if status, text, _ := ask(t, p.ready.Devices[0]); status != 200 {
+		t.Fatal(status, text)
+	}
+	until(t, "the receipts wait in order", func() bool {
+		now := fares(t, device)
+		return now.Waiting == 2 && strings.Contains(now.LastError, "502 unresolvable_did")
+	})
+	p.stop()
+	if err := errors.Join(os.Remove(served), os.WriteFile(served, log, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	start(t, "up", "--dir", dir)
+	verified(t, device, 2)
+	all, _ := findings(t, "--dir", device)
+	if len(all) != 2 || all[0].Signer != made.DID || all[1].Signer != made.Key {
+		t.Errorf("%+v", all)
+	}
+}
+
 // A log that was cut back while the hub was down does not bring an old key back.
 func TestAHubRemembersLogsOverARestart(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chordwheel/chordwheel/chain"
+	"github.com/chordwheel/chordwheel/chain/receipt"
 	"github.com/chordwheel/chordwheel/did"
 	"github.com/chordwheel/chordwheel/did/fetch"
 	"github.com/chordwheel/chordwheel/orchestrator"
@@ -79,13 +81,17 @@ func (o overseen) Status(ctx context.Context) (orchestrator.Status, error) {
 // anySender lets everybody hand receipts over.
 const anySender = "*"
 
-// admitSender decides whose receipts the ledger takes.
-func (h *hub) admitSender(ctx context.Context, signer string) error {
-	listed := h.options.config.LedgerSenders
+// admitSender decides whose receipts the ledger takes. Those that a device signed before it
+// went by another name may come later than the news of that.
+func (h *hub) admitSender(ctx context.Context, got *receipt.Signed) error {
+	listed, signer := h.options.config.LedgerSenders, got.Signer()
 	if slices.Contains(listed, anySender) || slices.Contains(listed, signer) {
 		return nil
 	}
 	known, err := h.Register().Knows(ctx, signer)
+	if err == nil && !known {
+		known, err = h.Register().Knew(ctx, signer, func(key ed25519.PublicKey) bool { return !errors.Is(got.Verify(key), receipt.ErrSigned) })
+	}
 	if err == nil && !known {
 		err = audit.ErrSender
 	}

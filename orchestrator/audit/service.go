@@ -57,10 +57,10 @@ type Config struct {
 	// document may have changed since it was fetched. again: Resolve will fetch it anew. Else
 	// asOf is when it last was, a moment ago; zero: it cannot change.
 	Doubt func(did string) (again bool, asOf time.Time)
-	// Admit says whether receipts of a signer are taken, before its DID is resolved, so
-	// that a stranger's name leads nowhere. Errors wrap [ErrSender]; with all others
-	// nobody knows now.
-	Admit func(ctx context.Context, signer string) error
+	// Admit says whether a receipt is taken of its signer, before the signer's DID is
+	// resolved, so that a stranger's name leads nowhere. Its signature is not checked yet.
+	// Errors wrap [ErrSender]; with all others nobody knows now.
+	Admit func(ctx context.Context, got *receipt.Signed) error
 	// Token lets auditors read receipts; "": nobody may.
 	Token chain.Secret
 	Log   *slog.Logger
@@ -309,7 +309,7 @@ func (s *Service) read(w http.ResponseWriter, r *http.Request) (got receipt.Sign
 	if err := early(&got, time.Now()); err != nil {
 		return got, nil, err
 	}
-	if err := s.cfg.Admit(r.Context(), got.Signer()); errors.Is(err, ErrSender) {
+	if err := s.cfg.Admit(r.Context(), &got); errors.Is(err, ErrSender) {
 		return got, nil, authority.Refuse(authority.UnknownSender, "%v: it is no device of the mesh and no agent of the catalogue; ledger_senders lists others", ErrSender)
 	} else if err != nil {
 		return got, nil, err

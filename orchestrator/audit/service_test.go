@@ -118,8 +118,8 @@ func (b *bench) open() (err error) {
 			again := b.asOf.IsZero()
 			b.old = b.old && !again
 			return again, b.asOf
-		}, Token: token, Admit: func(_ context.Context, signer string) error {
-			switch {
+		}, Token: token, Admit: func(_ context.Context, got *receipt.Signed) error {
+			switch signer := got.Signer(); {
 			case strings.HasSuffix(signer, "stranger"):
 				return fmt.Errorf("%w: nobody", audit.ErrSender)
 			case strings.HasSuffix(signer, "unknown"):

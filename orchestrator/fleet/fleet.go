@@ -43,7 +43,8 @@ type Device struct {
 	Network   string             `cbor:"network,omitempty"`   // the /24 or /48 that it was last heard from
 	Seen      chain.Instant      `cbor:"seen"`                // its last word
 	Boots     []Boot             `cbor:"boots,omitempty"`
-	DID       string             `cbor:"did,omitempty"` // what it says that it signs receipts as, beside its did:key
+	DID       string             `cbor:"did,omitempty"`     // what it says that it signs receipts as, beside its did:key
+	Earlier   []string           `cbor:"earlier,omitempty"` // what it said so before, the last one last; see GoBy
 
 	ability *ability // set by Put
 }
@@ -132,6 +133,7 @@ type Fleet struct {
 	devices   map[chain.PeerID]*Device
 	holders   map[chain.DeviceID]*Device
 	names     map[string]chain.PeerID     // by DID: who said first that it is his
+	earlier   map[string][]chain.PeerID   // by DID: who went by it before
 	members   map[chain.ScopeID][]*Device // of a scope, by peer ID; revoked and expired ones too
 	abilities map[[16]byte]*ability       // what devices can do, once for all that can do the same
 	conflicts map[chain.PeerID]Conflict
@@ -142,7 +144,7 @@ type Fleet struct {
 
 // New gives an empty fleet.
 func New() *Fleet {
-	return &Fleet{devices: map[chain.PeerID]*Device{}, holders: map[chain.DeviceID]*Device{}, names: map[string]chain.PeerID{}, members: map[chain.ScopeID][]*Device{},
+	return &Fleet{devices: map[chain.PeerID]*Device{}, holders: map[chain.DeviceID]*Device{}, names: map[string]chain.PeerID{}, earlier: map[string][]chain.PeerID{}, members: map[chain.ScopeID][]*Device{},
 		abilities: map[[16]byte]*ability{}, conflicts: map[chain.PeerID]Conflict{}, runs: map[chain.PeerID][2]uint64{}, twins: map[chain.PeerID]time.Time{}}
 }
 
@@ -231,24 +233,6 @@ func (f *Fleet) Put(d *Device) {
 	}
 	d.Scopes = scopes
 }
-
-// called notes the DID that a device goes by. It is a claim, which signatures bear out or
-// not: of two who say the same the first is believed, until he says otherwise or is revoked.
-func (f *Fleet) called(old, d *Device) {
-	if old != nil && old.DID != d.DID && f.names[old.DID] == d.Peer {
-		delete(f.names, old.DID)
-	}
-	if d.DID == "" {
-		return
-	}
-	first := f.devices[f.names[d.DID]]
-	if first == nil || first.Revoked != 0 || first.DID != d.DID {
-		f.names[d.DID] = d.Peer
-	}
-}
-
-// Named gives the device that says that it signs as a DID, or nil.
-func (f *Fleet) Named(did string) *Device { return f.devices[f.names[did]] }
 
 // leave takes a device out of the scopes that it is no member of any more.
 func (f *Fleet) leave(old *Device, now []chain.ScopeID) {

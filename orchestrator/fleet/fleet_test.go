@@ -189,34 +189,3 @@ func TestPutLeavesTheListItWasGiven(t *testing.T) {
 		t.Error("the fleet keeps a list that others hold")
 	}
 }
-
-// TestNamed: of two devices that say that they sign as one DID the first is believed, until
-// he says otherwise or is revoked.
-func TestNamed(t *testing.T) {
-	f := New()
-	put := func(name, did string, revoked chain.Instant) {
-		d := inScope(chain.PeerID(name), "*")
-		d.DID, d.Revoked = did, revoked
-		f.Put(d)
-	}
-	is := func(did string, want *Device) {
-		t.Helper()
-		if got := f.Named(did); got != want {
-			t.Errorf("%s is %+v, want %+v", did, got, want)
-		}
-	}
-	a, b := inScope("a", "*").Peer, inScope("b", "*").Peer
-	put("a", "did:webvh:x", 0)
-	put("b", "did:webvh:x", 0)
-	is("did:webvh:x", f.Device(a))
-	put("b", "", 0)
-	is("did:webvh:x", f.Device(a))
-	put("a", "did:webvh:y", 0)
-	is("did:webvh:x", nil)
-	is("did:webvh:y", f.Device(a))
-	put("a", "did:webvh:y", 5)
-	is("did:webvh:y", f.Device(a)) // who was revoked may still have something to say
-	put("b", "did:webvh:y", 0)
-	is("did:webvh:y", f.Device(b))
-	is("", nil)
-}
