@@ -84,7 +84,9 @@ func (a *app) deviceOptions() (deviceOptions, error) {
 			config.Name = "device"
 		}
 	}
-	return deviceOptions{dir: dir, config: config, outside: outside, environ: a.environ, log: a.logger(config.Log), say: a.err}, nil
+	log := a.logger(config.Log)
+	a.warnOfVariables(log)
+	return deviceOptions{dir: dir, config: config, outside: outside, environ: a.environ, log: log, say: a.err}, nil
 }
 
 func (a *app) announceDevice(d *device) error {
@@ -129,7 +131,9 @@ is never in the path of a request. Devices join with what "chordwheel invite" pr
 			if len(listen) > 0 {
 				config.Listen = listen
 			}
-			h, err := openHub(hubOptions{dir: dir, config: config, log: a.logger(config.Log), say: a.err})
+			log := a.logger(config.Log)
+			a.warnOfVariables(log)
+			h, err := openHub(hubOptions{dir: dir, config: config, log: log, say: a.err})
 			if err != nil {
 				return a.inUse(c.Context(), err, dir)
 			}

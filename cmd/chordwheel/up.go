@@ -207,7 +207,9 @@ func (u *upRun) startHub(ctx context.Context) (err error) {
 	if slices.Equal(config.Listen, defaultHub(u.host).Listen) {
 		config.Listen = meshAddresses(u.host, meshPort(u.host, hubMeshPort, u.err))
 	}
-	if u.hub, err = openHub(hubOptions{dir: dir, config: config, nextPort: true, log: u.logger(config.Log).With("node", hubName), say: u.err}); err != nil {
+	log := u.logger(config.Log)
+	u.warnOfVariables(log) // here once, for the devices too
+	if u.hub, err = openHub(hubOptions{dir: dir, config: config, nextPort: true, log: log.With("node", hubName), say: u.err}); err != nil {
 		return err
 	}
 	if err := u.hub.start(ctx); err != nil {

@@ -285,16 +285,26 @@ func kindOf(n ast.Node) string {
 
 // suggest finds a field that was probably meant.
 func suggest(key string, fields []field) string {
+	names := make([]string, len(fields))
+	for i := range fields {
+		names[i] = fields[i].name
+	}
+	if best := Nearest(key, names); best != "" {
+		return fmt.Sprintf("; did you mean %q?", best)
+	}
+	return ""
+}
+
+// Nearest gives that of names which was probably meant by a misspelt word, "" if none is within
+// two edits of it. It is for short words: none is near to one of over 32 bytes.
+func Nearest(word string, names []string) string {
 	best, distance := "", 3
-	for _, f := range fields {
-		if d := edits(key, f.name, distance); d < distance {
-			best, distance = f.name, d
+	for _, name := range names {
+		if d := edits(word, name, distance); d < distance {
+			best, distance = name, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
+	return best
 }
 
 // edits is the edit distance of two short words, or limit if it is not below that.
