@@ -187,7 +187,7 @@ func ofChains(views []control.ChainView) []finding {
 	var f []finding
 	var lacking []string
 	for _, v := range views {
-		usable, only := 0, true
+		usable, only, without := 0, true, len(lacking)
 		for _, o := range v.Options {
 			if o.Usable {
 				usable++
@@ -204,7 +204,11 @@ func ofChains(views []control.ChainView) []finding {
 		case usable == 0:
 			f = append(f, finding{"chains", wrong, fmt.Sprintf("%s: none of %s can be tried now", name, count(len(v.Options), "option")), "chordwheel models says why each"})
 		case only:
-			f = append(f, finding{"models", note, name + ": only the small model inside this program can answer", "start a model server such as Ollama, or put a provider into the catalogue (docs/catalogue.md) and its key here: chordwheel keys set NAME"})
+			next := "start a model server such as Ollama, or put a provider into the catalogue (docs/catalogue.md) and its key here: chordwheel keys set NAME"
+			if len(lacking) > without {
+				next = "give this device the key of a provider that is there: chordwheel keys set " + lacking[without]
+			}
+			f = append(f, finding{"models", note, name + ": only the small model inside this program can answer", next})
 		default:
 			f = append(f, finding{"models", fine, fmt.Sprintf("%s: %d of %s can be tried now", name, usable, count(len(v.Options), "option")), ""})
 		}

@@ -31,6 +31,11 @@ func TestTheDoctorTellsFaultsFromNotes(t *testing.T) {
 	model := control.OptionView{Option: chain.Option{ID: "alpha/small"}, Usable: true}
 	keyless := control.OptionView{Option: chain.Option{ID: "beta/small", Keys: []string{"beta"}}, Why: chain.KeyMissing}
 	problem := []control.Problem{{What: "w", Next: "n"}}
+	for want, options := range map[string][]control.OptionView{"chordwheel keys set beta": {keyless, builtin}, "put a provider into the catalogue": {builtin}} {
+		if f := ofChains(view(options...)); !strings.Contains(f[0].Next, want) {
+			t.Errorf("%+v, want %q", f[0], want)
+		}
+	}
 	for name, c := range map[string]struct {
 		got  []finding
 		want string
@@ -46,6 +51,7 @@ func TestTheDoctorTellsFaultsFromNotes(t *testing.T) {
 		"no chain":                        {ofChains(nil), "chains wrong"},
 		"a model":                         {ofChains(view(model, builtin)), "models ok"},
 		"the built-in one alone":          {ofChains(view(builtin)), "models note"},
+		"the built-in one, for a key":     {ofChains(view(keyless, builtin)), "models note, keys note"},
 		"nothing can be tried, for a key": {ofChains(view(keyless, keyless)), "chains wrong, keys note"},
 		"receipts are taken":              {ofReceipts(&control.Receipts{Sent: 3, Writable: true}), "receipts ok"},
 		"the ledger takes none":           {ofReceipts(&control.Receipts{Waiting: 3, LastError: "answered 503", Writable: true}), "receipts note"},
