@@ -250,7 +250,9 @@ func (s *Server) run(from peer.ID, stream network.Stream, in *bufio.Reader, job 
 		leave(readGrants(in, answer.credit))
 	}()
 	trailer := job.Run(ctx, payload, answer.emit)
-	err = answer.end(job, trailer, s.log)
+	if err = s.ctx.Err(); err == nil || trailer.Class == chain.OK { // what Close broke off is no result
+		err = answer.end(job, trailer, s.log)
+	}
 	if err == nil {
 		err = stream.CloseWrite()
 	}
